@@ -115,8 +115,8 @@ def test_an_operation_is_pickled_by_its_name():
 @pytest.mark.once
 def test_an_operation_of_another_kernel_is_copied_as_before():
     class Kernel:
-        name, label, parameter_names = "f", "f", ()
-        functions, check_numbers = tuple, None  # none
+        name, label, place, parameter_names = "f", "f", "", ()
+        functions, check_numbers, parameters = tuple, None, None  # none
 
     spec = kernbridge.numba_kernel(square, lambda x: x).spec
     op = kernbridge.Operation(spec, Kernel())

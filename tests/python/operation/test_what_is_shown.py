@@ -1,6 +1,7 @@
 """What operations, modules, plans, explanations and measurements look like, and what is logged."""
 
 import logging
+import pydoc
 from collections.abc import Iterable
 
 import jax
@@ -19,6 +20,54 @@ X = jnp.arange(4.0)
 def shift(x, by, out):
     for i in range(x.size):
         out[i] = x[i] + by
+
+
+def halves(x, n=2):
+    return x / n, x // n
+
+
+def help_of(op):
+    return pydoc.render_doc(op, renderer=pydoc.plaintext)
+
+
+def line_of(function):
+    return f"{__file__}:{function.__code__.co_firstlineno}"
+
+
+def test_help_says_what_an_operation_without_a_docstring_calls():
+    op = kernbridge.numba_kernel(shift, signature="x: f32[n], by: f32 -> f32[n]")
+    said = help_of(op)
+    assert f"calls shift(x, by, out) at {line_of(shift.py_func)}." in said
+    assert "numba_kernel 'shift'\n      signature: x: f32[n], by: f32 -> out: f32[n]" in said
+    assert "spec: 'OperationSpec'" not in said  # of the class, which nobody calls
+    said = help_of(kernbridge.elementwise(halves))
+    assert f"calls halves(x, n) at {line_of(halves)}." in said
+    assert "outs: what the function returns" in said
+
+
+def test_specifications_show_the_options_that_were_chosen():
+    outs = {"sum": jax.ShapeDtypeStruct((), jnp.float32), "out": X, "n": np.zeros((2, 3), int)}
+
+    def sums(x, out, sum, n):
+        out[:], sum[()], n[:] = x, x.sum(), x.size
+
+    op = kernbridge.numba_kernel(numba.njit(sums), outs, vmap_threads=False, jvp=halves_rule)
+    assert repr(op.spec).splitlines() == [
+        "numba_kernel 'sums'",
+        "  outs: n: i64[2,3], out: f32[4], sum: f32[]",
+        f"  jvp: halves_rule at {line_of(halves_rule)}",
+        "  vmap_threads: False",
+    ]
+    rule = kernbridge.ShardingRule("i, -> i")
+    op = kernbridge.numba_kernel(shift, lambda x, by: x, sharding_rule=rule)
+    assert str(op.spec).splitlines()[1:] == [
+        f"  outs: <lambda> at {line_of(op.spec.outs)}",
+        f"  sharding_rule: {rule}",
+    ]
+
+
+def halves_rule(inputs, outputs, tangents):
+    return outputs
 
 
 def test_operations_in_notebooks():
@@ -42,6 +91,8 @@ def test_modules_and_plans():
     )
     assert repr(module) == f"<module 'shown': {module.path}>\n  twice(arg:f32[n] ret:f32[n])"
     assert "<td>twice</td><td>arg:f32[n] ret:f32[n]</td>" in module._repr_html_()
+    calls = "A JAX operation that calls twice at shown.cpp:3.\n"
+    assert f"{calls}    \n    arg:f32[n] ret:f32[n]\n" in help_of(module.twice)
 
     @kernbridge.kernel("x: f32[n] -> f32[n]", launch_dims="n")
     @cuda.jit

@@ -87,7 +87,7 @@ class OfKernel(Differentiator):
         parameters = [parameter for parameter, _ in arguments]
         kernel = NumbaKernel(KernelJob(label, frontend.kernel, parameters, False, target))
         words = [leaf for _, words in arguments for leaf in words]
-        return native_call(frontend, kernel, words, frontend.source, wanted)
+        return native_call(frontend, kernel, words, frontend.place, wanted)
 
 
 def native_call(

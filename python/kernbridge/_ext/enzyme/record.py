@@ -46,7 +46,7 @@ class OfFunction(Differentiator):
             recording = record(self.frontend, wanted.operands, batched, target)
         except NotRecordable as e:
             raise refused(label, f"it cannot be recorded: {e}") from None
-        return Derivative(recording, wanted).lowered(self.frontend.source)
+        return Derivative(recording, wanted).lowered(self.frontend.place)
 
 
 def refused(label: str, why: str) -> NoDerivativeError:

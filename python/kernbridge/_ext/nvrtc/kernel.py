@@ -29,13 +29,13 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.base.private_jax import Tracer
-from kernbridge._src.base.reports import hide_frames, hides_frames
+from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.call import ArrayType, Call, Types
 from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.forge.obtain import Recipe, log, obtain
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation import spec as specs
-from kernbridge._src.operation.operation import Operation, as_html, shown
+from kernbridge._src.operation.operation import Operation, about, as_html, shown
 from kernbridge._src.operation.primitive import watching
 from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
@@ -98,7 +98,7 @@ class CudaKernelFrontend(PlannedFrontend):
 
     def __post_init__(self) -> None:
         self.order: tuple[tuple[str, ...], ...] = self.signature.bound if self.signature else ()
-        self.name, self.of_gpus = self.scanned.name, gpu_platforms()
+        self.name, self.place, self.of_gpus = self.scanned.name, self.file, gpu_platforms()
         self.function = self._of_call(self.scanned)
         on_cpu = ("cpu",) if isinstance(self.code, nvrtc.Compilation) else ()
         self.platforms = tuple(dict.fromkeys((*self.of_gpus, *on_cpu)))
@@ -590,17 +590,15 @@ class CudaKernel:
             names = (p.name for p in function.attributes if p.name not in given)
             more = [inspect.Parameter(name, kind) for name in names]
             self.__signature__ = python.replace(parameters=[*python.parameters.values(), *more])
+        self.__doc__ = about(frontend.name, frontend.file, self._signature or spec)
 
+    @hides_frames
     def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:
-        try:
-            if self._signature is not None:
-                given, attributes = self._signature.arguments(inputs, attributes)
-                inputs = tuple(given.pop(name) for name in self._frontend.order[0])
-                attributes.update(given)
-            return self.operation(**attributes)(*inputs)
-        except Exception as e:
-            hide_frames(e)
-            raise
+        if self._signature is not None:
+            given, attributes = self._signature.arguments(inputs, attributes)
+            inputs = tuple(given.pop(name) for name in self._frontend.order[0])
+            attributes.update(given)
+        return self.operation(**attributes)(*inputs)
 
     def __repr__(self) -> str:
         return shown(self.spec.label, self._signature)

@@ -16,7 +16,7 @@ from kernbridge._src.base import debug, settings
 from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
-from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.base.reports import beginning_of, hides_frames
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import Call, Types, wide_types
 from kernbridge._src.forge.obtain import deferred, obtain
@@ -253,7 +253,7 @@ class NumbaCpu(parameters.PythonFrontend):
         self.parameters = KernelParameters(
             self.label, original.py_func, static, bound=variant.order, around=kernel.py_func
         )
-        self._home = _name_of(kernel)
+        self._home, self.place = _name_of(kernel), beginning_of(original.py_func)
         _wrapped[id(kernel)] = kernel
         self._operations: LRUCache[Operation] = LRUCache(OPERATIONS_KEPT)
         self._jobs: dict[Signature, CpuJob] = {}

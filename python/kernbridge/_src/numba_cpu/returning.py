@@ -22,7 +22,7 @@ from kernbridge._src.base import debug
 from kernbridge._src.base.dtypes import HALVES, wide
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
-from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.base.reports import beginning_of, hides_frames
 from kernbridge._src.calls import call as calls
 from kernbridge._src.calls.call import WHOLE, ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.forge.obtain import obtain
@@ -73,6 +73,9 @@ class _Outs:
 
     def __call__(self, *operands: Any) -> Any:
         return self._frontend.outputs([ArrayType.of(x) for x in operands])
+
+    def __str__(self) -> str:
+        return "what the function returns"
 
     def _kernbridge_runs(self) -> Functions:  # see keys/function_state.py
         outs = self._frontend.outs
@@ -127,6 +130,7 @@ class Returning(kernel_parameters.PythonFrontend):
         of_code = functools.partial(dispatcher_of, options=kernel.targetoptions)
         self._dispatcher = static_values.bound(kernel, self.static, of_code, kernel)
         self.function = self._dispatcher.py_func
+        self.place = beginning_of(function)
         self._declared = _declared(self.original)
         self.signature = inspect.signature(self.function)
         if isinstance(self.outs, ResultsOf):

@@ -307,8 +307,6 @@ _used_last: LRUCache[Callee] = LRUCache(64)
 class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
-    source: str  # where the code of the function begins
-
     platforms: Any = property(lambda self: targets.platforms())
 
     @functools.cached_property
@@ -338,7 +336,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
         _callees[callee.handle] = callee
         _used_last.put(callee.handle, callee)
         native, program = plan(
-            *(self.label, self.source, operands, call, names, [Callback(callee.handle)]),
+            *(self.label, self.place, operands, call, names, [Callback(callee.handle)]),
             copied=call.read_only,
             target=target,
         )

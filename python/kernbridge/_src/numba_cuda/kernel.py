@@ -330,7 +330,7 @@ class NumbaCuda(CallingFrontend):
         )
         self._passed = {n: v for n, v in given.items() if n not in functions}
         self._lowered: LRUCache[Lowered] = LRUCache(CALLS_KEPT)
-        self.source = beginning_of(self.kernel.py_func)
+        self.place = beginning_of(self.kernel.py_func)
 
     def state(self) -> Hashable | None:
         """Return the options; None if a function of the launch cannot be hashed."""
@@ -409,7 +409,7 @@ class NumbaCuda(CallingFrontend):
         parameters.warn_of_copies(label, copied, assignment.names, REMEDY)
         fills = zeros(arrays, call.fresh if self.zero_outputs else ())
         steps = [*fills, replace(made, zeroed=call.fresh)]
-        what = label, self.source, operands, call, assignment.names, steps
+        what = label, self.place, operands, call, assignment.names, steps
         return plan(*what, copied=copied, target=target)
 
     def _lower_through_numba(
@@ -440,7 +440,7 @@ class NumbaCuda(CallingFrontend):
         grid, block = tuple(v.constant for v in how.grid), how.block
         if 0 in grid:
             fills = zeros((*operands, *call.outs), call.fresh)
-            return plan(label, self.source, operands, call, assignment.names, fills, target=target)
+            return plan(label, self.place, operands, call, assignment.names, fills, target=target)
 
         def launch(*arrays: Any) -> None:
             kernel[grid, block, 0, how.shared](*arrays)  # on XLA's stream, see callback.py

@@ -71,8 +71,8 @@ class Operation:
     `outs`. It works under `jax.jit`, `jax.vmap`, `jax.lax.scan` and the other transformations of
     JAX.
 
-    The operation of a Numba kernel has the kernel's name, module and docstring. Its attribute
-    ``__wrapped__`` is the kernel.
+    The operation of a Numba kernel has the kernel's name, module and docstring. Without a
+    docstring, `help` says what it calls. Its attribute ``__wrapped__`` is the kernel.
     """
 
     __module__ = "kernbridge"
@@ -87,6 +87,7 @@ class Operation:
             derivatives.check(spec.label, frontend)
         self.spec = spec
         self._frontend = frontend
+        self.__doc__ = about(f"{frontend.name}{frontend.parameters or ''}", frontend.place, spec)
         self._check_numbers = (spec.signature or frontend).check_numbers
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
@@ -237,6 +238,11 @@ class Operation:
         return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
 
 
+def about(kernel: str, place: str, described: object) -> str:
+    """What `help` says of an operation whose kernel has no docstring."""
+    return f"A JAX operation that calls {kernel}{place and f' at {place}'}.\n\n{described}"
+
+
 def shown(label: str, signature: Any) -> str:
     """What an operation with this signature, if it has one, looks like."""
     return f"<{label}{f': {signature}' if signature else ''}>"
@@ -262,8 +268,9 @@ def wrap(
     As with `functools.wraps`, ``__wrapped__`` is the kernel. The signature remains the operation's,
     without outputs.
     """
-    names = ("__module__", "__qualname__", "__doc__")
-    functools.update_wrapper(operation, function or kernel.py_func, names, ())
+    function = function or kernel.py_func
+    names = ("__module__", "__qualname__", *["__doc__"][: bool(function.__doc__)])
+    functools.update_wrapper(operation, function, names, ())
     declared = operation.spec.signature
     signature = signature or (declared.python if declared else _SIGNATURE)
     vars(operation).update(__wrapped__=kernel, __signature__=signature)
@@ -349,9 +356,7 @@ def _with_fields(
         spec = replace(spec, outs=outs, aliases=dict(spec.aliases))
     names = (name for name in frontend.parameter_names if name not in scalars)
     groups = {name: f for name, f in zip(names, held, strict=False) if f}
-    made: Operation | None
-    made = frontend.calling(groups, spec)
-    return made
+    return frontend.calling(groups, spec)
 
 
 def _arranged(operand: Any, wanted: ArrayType) -> Any:
@@ -506,8 +511,8 @@ class Verified(Operation):
     def _compared(self, found: Any, expected: Any) -> Any:
         def compare(found: Any, expected: Any) -> Any:
             a, b = np.ascontiguousarray(found), np.ascontiguousarray(expected)
-            if a.tobytes() != b.tobytes():
-                differs = a.reshape(-1).view(np.uint8) != b.reshape(-1).view(np.uint8)
+            differs = a.reshape(-1).view(np.uint8) != b.reshape(-1).view(np.uint8)
+            if differs.any():
                 first = int(np.flatnonzero(differs)[0]) // a.itemsize
                 raise KernelError(
                     f"{self.spec.label}: recorded and unrecorded results differ, first at element "

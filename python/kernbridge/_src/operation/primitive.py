@@ -93,6 +93,7 @@ class Frontend(ABC):
 
     label: str
     name: str
+    place = ""  # where the kernel begins, as messages say
     platforms: tuple[str, ...]
     parameters: Any = None  # of the kernel, as messages show them
     check_numbers: Any = None  # refuses integers that would wrap around, before a call is traced
@@ -200,10 +201,6 @@ def bind(frontend: Frontend, call: Call, operands: Arrays) -> list[jax.Array]:
     return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
 
 
-def _abstract_eval(*operands: Any, frontend: Frontend, call: Call) -> Any:
-    return abstract_call(frontend.label, operands, call, call.levels)
-
-
 def abstract_call(label: str, operands: Arrays, call: Call, levels: BatchAxes) -> Any:
     """Abstract outputs and effects of a kernel's call with these `vmap`s around it."""
     shardings = sharding.output_shardings(label, call.terms, levels, operands)
@@ -224,7 +221,9 @@ def abstract(
     return [private_jax.on_mesh(aval, varying, where) for aval, where in placed], set()
 
 
-call_p.def_effectful_abstract_eval(_abstract_eval)
+call_p.def_effectful_abstract_eval(
+    lambda *operands, frontend, call: abstract_call(frontend.label, operands, call, call.levels)
+)
 
 
 def _lower(platform: str, ctx: Any, *operands: Any, **params: Any) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, replace
+from dataclasses import InitVar, dataclass, fields, replace
+from types import FunctionType
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ from jax.tree_util import DictKey, GetAttrKey
 from kernbridge._src.base import private_jax, settings
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.options import read_flag
-from kernbridge._src.base.reports import warn
+from kernbridge._src.base.reports import beginning_of, warn
 from kernbridge._src.calls.batch_axes import Arrays
 from kernbridge._src.calls.call import ArrayType, Call, NamedTypes, Types, has_type, is_inexact
 from kernbridge._src.sharding.rule import ShardingRule
@@ -71,7 +72,8 @@ class Outputs:
         return Outputs(types, tree, names, written, order)
 
     def __str__(self) -> str:
-        return str(self.tree)
+        named = zip((self.names[i] for i in self.order), self.types, strict=True)
+        return ", ".join(f"{name}: {t}" if name else str(t) for name, t in named) or "none"
 
     def unflatten(self, outputs: Arrays) -> Any:
         leaves = dict(zip(self.order, outputs, strict=True))
@@ -181,7 +183,7 @@ def _read_type(label: str, index: int, leaf: Any) -> ArrayType:
     return ArrayType.of(leaf)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OperationSpec:
     """The arguments of `numba_kernel` and its siblings except the kernel; hashable if `outs` is."""
 
@@ -284,6 +286,17 @@ class OperationSpec:
             sharding_rule=sharding,
             vmap_threads=threads,
         )
+
+    def __repr__(self) -> str:
+        """What a call takes and returns, and the options that were chosen, each in a line."""
+        lines = [self.label]
+        for field in sorted(fields(self)[1:], key=lambda field: field.name != "signature"):
+            value = getattr(self, field.name)
+            if all(value is not unsaid for unsaid in (field.default, FROM_SIGNATURE, ())):
+                if isinstance(value, FunctionType):
+                    value = f"{value.__name__} at {beginning_of(value)}"
+                lines.append(f"  {field.name}: {value}")
+        return "\n".join(lines)
 
     @property
     def is_differentiable(self) -> bool:

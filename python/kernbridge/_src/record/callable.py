@@ -176,7 +176,7 @@ class NumbaCudaCallable(CallingFrontend):
             self.label, self.function, has_stream=True, bound=self.order
         )
         self._warned = False
-        self.source = beginning_of(self.function)
+        self.place = beginning_of(self.function)
 
     def functions(self) -> Functions:
         return [(self.name, self.function)]
@@ -254,7 +254,7 @@ class NumbaCudaCallable(CallingFrontend):
 
         steps = [renumbered(step, number) for step in recording.steps]
         return plan(
-            *(self.label, self.source, operands, call, names, steps),
+            *(self.label, self.place, operands, call, names, steps),
             copied=copied,
             temporaries=recording.temporaries,
             target=target,

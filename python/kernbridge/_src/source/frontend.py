@@ -75,7 +75,7 @@ class SourceFrontend(Frontend):
 
     def __init__(self, export: Export, values: tuple[bytes, ...], zeroed: bool) -> None:
         self.label = export.label
-        self.name = export.function.name
+        self.name, self.place = export.function.name, export.function.place
         self.function = export.function
         self.platforms: tuple[str, ...] = ("cpu",)
         if export.of_cuda:

@@ -21,8 +21,8 @@ from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.html import table
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.options import read_flag
-from kernbridge._src.base.reports import hide_frames, hides_frames
-from kernbridge._src.operation.operation import Operation, Verified, spec_key
+from kernbridge._src.base.reports import hides_frames
+from kernbridge._src.operation.operation import Operation, Verified, about, spec_key
 from kernbridge._src.operation.spec import OperationSpec
 from kernbridge._src.scan import functions as scanned
 from kernbridge._src.sharding.rule import ShardingRule
@@ -127,6 +127,7 @@ class SourceFunction:
             self._signature = CallSignature.read(export.label, text, None, names, ())
             assert self._signature is not None
             self.__signature__ = self._signature.python
+        self.__doc__ = about(self.__name__, export.function.place, self.tokens)
 
     def __repr__(self) -> str:
         return f"<{self._export.label} ({self._export.function.tokens})>"
@@ -154,14 +155,11 @@ class SourceFunction:
         except ValueError:  # such as a dimension that no input has
             return None
 
+    @hides_frames
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         more = {name: value for name, value in options.items() if name not in _DEFAULTS}
         named, attributes = ({}, more) if self._signature is None else (more, {})
-        try:
-            return self._operation({**_DEFAULTS, **options}, attributes)(*inputs, **named)
-        except Exception as e:
-            hide_frames(e)
-            raise
+        return self._operation({**_DEFAULTS, **options}, attributes)(*inputs, **named)
 
     @hides_frames
     def operation(

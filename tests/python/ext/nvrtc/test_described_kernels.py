@@ -32,6 +32,7 @@ def test_an_output_that_comes_first_and_a_number_that_is_an_attribute():
     assert repr(op) == "<cuda_kernel 'scale<float>': x: f32[n], factor: f32 -> out: f32[n]>"
     assert str(inspect.signature(op)) == "(x: 'f32[n]', factor: 'f32') -> 'f32[n]'"
     assert "<td>input</td><td>factor</td><td>f32</td>" in op._repr_html_()
+    assert "calls scale at scale.cu.\n\nx: f32[n], factor: f32 -> out" in op.__doc__
     for made in (
         op(X, 2.0),
         op(X, factor=2),
