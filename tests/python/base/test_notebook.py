@@ -31,6 +31,7 @@ def unwritten(x, out):
     out = x
 numba_kernel(unwritten, lambda x: x)(jnp.arange(3.0))
 """,
+    "print(numba_kernel(unwritten, lambda x: x).__doc__)",
 ]
 PROGRAM = f"""
 import sys
@@ -44,10 +45,11 @@ for number, cell in enumerate({CELLS!r}, 1):
 
 
 def test_cells_are_named(run_python):
-    _, defined, failed, uncompiled, unwritten = re.split("=====\n", run_python(PROGRAM))
+    _, defined, failed, uncompiled, unwritten, help_of_it = re.split("=====\n", run_python(PROGRAM))
     assert "Error" not in defined
     assert re.search(
         r"negative .*\[KB3001\](.*\n)+.*Cell In\[1\], line 7: raise ValueError", failed
     )
     assert re.search(r"\[KB4001\](.*\n)+.*Cell In\[3\], line 3: out\[:\] = x.missing", uncompiled)
     assert re.search(r"\[KB1008\]\n *Cell In\[4\], line 3: out = x\n", unwritten)
+    assert "\nCell In[4], line 1: @numba.njit\nCell In[5], line 1: print(numba_kern" in help_of_it

@@ -240,7 +240,8 @@ class Operation:
 
 def about(kernel: str, place: str, described: object) -> str:
     """What `help` says of an operation whose kernel has no docstring."""
-    return f"A JAX operation that calls {kernel}{place and f' at {place}'}.\n\n{described}"
+    text = f"A JAX operation that calls {kernel}{place and f' at {place}'}.\n\n{described}"
+    return "\n".join([text, *reports.cells_in(text)])
 
 
 def shown(label: str, signature: Any) -> str:
