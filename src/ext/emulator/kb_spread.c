@@ -265,7 +265,8 @@ void kb_spread_wrong_index(kb_thread *t, uint64_t index, const char *type, uint3
                   (long long)index, type, (int)strcspn(place, "\t"), place);
 }
 
-static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, uint32_t item)
+static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, uint32_t item,
+                    const int64_t *shape)
 {
     kb_checks *c = t->block->checks;
     kb_spread *p = c->spread;
@@ -286,7 +287,8 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
                    name);
     p->about[n] = (kb_check_array){.name = p->names[i],
                                    .item_size = item,
-                                   .n_dims = 1,
+                                   .n_dims = shape ? (uint32_t)shape[0] : 1,
+                                   .shape = shape ? shape + 1 : NULL,
                                    .flags = KB_CHECK_SPREAD,
                                    .offset = (uintptr_t)at,
                                    .size = size,
@@ -300,7 +302,7 @@ static void declare(kb_thread *t, uint32_t i, const char *name, uint64_t size, u
 }
 
 void *kb_spread_shared(kb_thread *t, const void *key, const char *name, uint64_t size,
-                       uint32_t item)
+                       uint32_t item, const int64_t *shape)
 {
     kb_checks *c = t->block->checks;
     kb_spread *p = c->spread;
@@ -308,7 +310,7 @@ void *kb_spread_shared(kb_thread *t, const void *key, const char *name, uint64_t
     while (i < p->n_shared && p->keys[i] != key)
         i++;
     if (i == p->n_shared) {
-        declare(t, i, name, key ? size : 0, item);
+        declare(t, i, name, key ? size : 0, item, shape);
         p->keys[i] = key;
     }
     const kb_check_array *about = &p->about[p->table.n_arguments + i];

@@ -34,6 +34,6 @@ void kb_spread_access(kb_thread *thread, const void *at, uint64_t size, uint32_t
                       const void *code);
 void kb_spread_wrong_index(kb_thread *thread, uint64_t index, const char *type, uint32_t site);
 void *kb_spread_shared(kb_thread *thread, const void *key, const char *name, uint64_t size,
-                       uint32_t item);
+                       uint32_t item, const int64_t *shape);
 
 #endif

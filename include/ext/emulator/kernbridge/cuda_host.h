@@ -6,7 +6,7 @@
 #include "kernbridge/kernbridge.h"
 
 /* Incremented whenever something here changes: such code is built again. */
-#define KB_CUDA_HOST_VERSION 2
+#define KB_CUDA_HOST_VERSION 3
 
 /* A thread of a block, of `thread_size` bytes, and its beginning. */
 typedef struct kb_thread kb_thread;
@@ -74,9 +74,9 @@ typedef struct kb_cuda_host {
     /* An index that is wrong for the type of an array. */
     void (*wrong_index)(kb_thread *thread, uint64_t index, const char *type, uint32_t site);
     /* The memory of a shared array, which `key` stands for in all blocks; with a size of 0, the
-     * memory of the launch's dynamic arrays. */
+     * memory of the launch's dynamic arrays. Its rank and extents stay in `shape`, unless NULL. */
     void *(*shared_array)(kb_thread *thread, const void *key, const char *name, uint64_t size,
-                          uint32_t item);
+                          uint32_t item, const int64_t *shape);
     /* The host has filled memory. */
     void (*filled)(void *at, size_t size);
 } kb_cuda_host;

@@ -408,8 +408,7 @@ def encoded(result: BenchmarkResult) -> dict[str, Any]:
     document = result.to_dict()
     for row in document["records"]:
         row |= {n: None for n, v in row.items() if isinstance(v, float) and math.isnan(v)}
-    plain: dict[str, Any] = json.loads(json.dumps(document, default=_plain, allow_nan=False))
-    return plain
+    return json.loads(json.dumps(document, default=_plain, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

@@ -94,9 +94,7 @@ class Type(NamedTuple):
         name = self.dtype or "a type that is not a number"
         if self.strange:
             return "a pointer to pointers" if self.pointer else "a reference"
-        if self.pointer:
-            return f"a pointer to {'const ' if self.constant else ''}{name}"
-        return name
+        return f"a pointer to {'const ' if self.constant else ''}{name}" if self.pointer else name
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

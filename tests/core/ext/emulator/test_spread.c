@@ -471,11 +471,11 @@ static char *first, *second, *extern_one;
 
 static void declares(kb_thread *t)
 {
-    first = kb_spread_shared(t, &first_key, "a", 12, 4);
-    second = kb_spread_shared(t, &second_key, "b", 3, 1);
-    extern_one = kb_spread_shared(t, NULL, "c", 0, 8);
-    CHECK_PTR(kb_spread_shared(t, &first_key, "a", 12, 4), first);
-    CHECK_PTR(kb_spread_shared(t, NULL, "c", 0, 8), extern_one);
+    first = kb_spread_shared(t, &first_key, "a", 12, 4, NULL);
+    second = kb_spread_shared(t, &second_key, "b", 3, 1, NULL);
+    extern_one = kb_spread_shared(t, NULL, "c", 0, 8, NULL);
+    CHECK_PTR(kb_spread_shared(t, &first_key, "a", 12, 4, NULL), first);
+    CHECK_PTR(kb_spread_shared(t, NULL, "c", 0, 8, NULL), extern_one);
     CHECK(first != second && second != extern_one && first != extern_one);
 }
 
@@ -496,7 +496,7 @@ static void uses_shared(kb_thread *t)
 static void keeps_its_own(kb_thread *t)
 {
     declares(t);
-    char *own = kb_spread_shared(t, &first_key, "a", 12, 4);
+    char *own = kb_spread_shared(t, &first_key, "a", 12, 4, NULL);
     own += (size_t)(4 * t->index);
     memset(own, (int)t->ctaid[0] + 1, 4);
     kb_check_grid(t);
@@ -508,7 +508,7 @@ static void keeps_its_own(kb_thread *t)
 /* What the block before has written to it is gone. */
 static void finds_zeros(kb_thread *t)
 {
-    char *own = kb_spread_shared(t, &first_key, "a", 12, 4);
+    char *own = kb_spread_shared(t, &first_key, "a", 12, 4, NULL);
     own += (size_t)(4 * t->index);
     for (int i = 0; i < 4; i++)
         CHECK_INT(own[i], 0);
@@ -521,7 +521,7 @@ static uint32_t declared; /* bytes */
 
 static void declares_bytes(kb_thread *t)
 {
-    (void)kb_spread_shared(t, &first_key, "a", declared, 1);
+    (void)kb_spread_shared(t, &first_key, "a", declared, 1, NULL);
 }
 
 /* The blocks of a cooperative grid share the cells. */
@@ -575,15 +575,15 @@ static void reads_what_none_wrote(kb_thread *t)
 
 static void declares_too_large(kb_thread *t)
 {
-    (void)kb_spread_shared(t, &first_key, "a", 12 * 1024, 1);
-    (void)kb_spread_shared(t, &second_key, "b", 36 * 1024 + 1, 1);
+    (void)kb_spread_shared(t, &first_key, "a", 12 * 1024, 1, NULL);
+    (void)kb_spread_shared(t, &second_key, "b", 36 * 1024 + 1, 1, NULL);
 }
 
 static void declares_too_many(kb_thread *t)
 {
     static char keys[63];
     for (int i = 0; i < 63; i++)
-        (void)kb_spread_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4);
+        (void)kb_spread_shared(t, &keys[i], i < 62 ? "one" : "the last", 4, 4, NULL);
 }
 
 /* The elements of one array are not those of the next, also where the bytes are no multiple. */
@@ -593,8 +593,8 @@ static void writes_neighbours(kb_thread *t)
     static char keys[2][6];
     for (uint32_t i = 0; i < 6; i++) {
         uint32_t item = items[i], last = item & -item; /* bytes that are written together */
-        char *one = kb_spread_shared(t, &keys[0][i], "one", 3 * item, item);
-        char *two = kb_spread_shared(t, &keys[1][i], "two", 3 * item, item);
+        char *one = kb_spread_shared(t, &keys[0][i], "one", 3 * item, item, NULL);
+        char *two = kb_spread_shared(t, &keys[1][i], "two", 3 * item, item, NULL);
         ask(t, t->index ? two : one + (size_t)3 * item - last, last, KB_CUDA_WRITE);
     }
 }
@@ -603,7 +603,7 @@ static void declares_words(kb_thread *t)
 {
     static char keys[16];
     for (int i = 0; i < 16; i++)
-        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 4);
+        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 4, NULL);
 }
 
 /* Of all arrays together, 48 KiB. */
@@ -611,13 +611,13 @@ static void declares_what_there_is(kb_thread *t)
 {
     static char keys[16];
     for (int i = 0; i < 16; i++)
-        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 1);
+        (void)kb_spread_shared(t, &keys[i], "one", 3 * 1024, 1, NULL);
 }
 
 static void declares_one_more(kb_thread *t)
 {
     declares_what_there_is(t);
-    (void)kb_spread_shared(t, &first_key, "one more", 1, 1);
+    (void)kb_spread_shared(t, &first_key, "one more", 1, 1, NULL);
 }
 
 static void test_shared_arrays(void)

@@ -531,6 +531,7 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
     __syncthreads();
     out[i + (which == 4)] = s[threadIdx.x];
     if (which == 5) memcpy(s, x, n * 4 + 4);
+    if (which == 6) t[1][threadIdx.x % 16] += 1;
 }"""
 
 
@@ -546,6 +547,7 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
         ),
         (4, r"writes 'out' \(f32\[64\]\) out of bounds: element \[64\], and it has 64"),
         (5, r"reads 'x' \(f32\[64\]\) out of bounds: element \[0\].* \(at shift\.cu:12"),
+        (6, r"a data race: it reads element \[1, \d+\] of the shared array 't' \(at shift\.cu:13\)"),
     ],
 )
 def test_a_checked_kernel_alone(which, said):

@@ -205,12 +205,13 @@ static inline void unchanged(uint32_t site)
 }
 
 #ifdef KB_CUDA_CHECKED
-static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit)
+static inline void *shared_memory(const void *key, const char *name, size_t size, size_t unit,
+                                  const int64_t *shape = nullptr)
 {
     kb_cuda_thread *of_block = threads;
     kb_thread *self = running_thread(of_block);
     threads = nullptr; /* as in Away */
-    void *memory = host().shared_array(self, key, name, size, static_cast<uint32_t>(unit));
+    void *memory = host().shared_array(self, key, name, size, static_cast<uint32_t>(unit), shape);
     threads = of_block;
     return memory;
 }
@@ -223,7 +224,10 @@ template <typename T, typename Key> static inline T &shared_array(Key, const cha
     constexpr size_t unit =
         !std::is_scalar<item>::value && sizeof(item) > 4 ? alignof(item) < 4 ? alignof(item) : 4
                                                        : sizeof(item);
-    return *static_cast<T *>(shared_memory(&key, name, sizeof(T), unit));
+    static const int64_t shape[] = {std::rank<T>::value, std::extent<T>::value,
+                                    std::extent<T, 1>::value, std::extent<T, 2>::value};
+    const bool fits = unit == sizeof(item) && std::rank<T>::value < 4;
+    return *static_cast<T *>(shared_memory(&key, name, sizeof(T), unit, fits ? shape : nullptr));
 }
 #endif
 

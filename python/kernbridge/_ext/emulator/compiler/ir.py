@@ -336,9 +336,7 @@ class _Loops:
         ways = {name: self._add_ways(name, {header, block}) - {header} for name in before}
 
         def by(name: str, target: str) -> set[str]:
-            if target == block:
-                return {name}
-            return {last for last in before if target in ways[last]}
+            return {name} if target == block else {last for last in before if target in ways[last]}
 
         for name in loop:
             reached = [by(name, target) for target in self._blocks[name].targets]
