@@ -31,6 +31,10 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
 import notebooks  # noqa: E402  # beside this file
 
+KEYWORDS = {
+    page: " ".join(words.split())
+    for page, words in tomllib.loads((DOCS / "keywords.toml").read_text()).items()
+}
 MODULES = ("", ".config", ".cache", ".benchmark", ".errors", ".registry", ".compat.brainevent")
 
 project = "kernbridge"
@@ -155,15 +159,9 @@ def options() -> dict[str, list[str]]:
 
 def _scorer() -> str:
     """Write the script that orders search results, with the keywords of pages and the options."""
-    front = re.compile(r"---\n(?: .*\n|\w.*\n)*? +keywords: (.+(?:\n {6}.+)*)\n(?:.*\n)*?---\n")
-    keywords = {
-        str(path.relative_to(DOCS).with_suffix("")): re.sub(r"\n +", " ", found[1])
-        for path in sorted(DOCS.rglob("*.md"))
-        if (found := front.match(path.read_text()))
-    }
     script = _WRITTEN / "scorer.js"
     rules = (DOCS / "_static" / "scorer.js").read_text()
-    tables = {"KEYWORDS": keywords, "OPTIONS": options()}
+    tables = {"KEYWORDS": KEYWORDS, "OPTIONS": options()}
     lines = [f"const {name} = {json.dumps(table)};\n" for name, table in tables.items()]
     script.write_text("".join(lines) + rules)
     return str(script)
@@ -215,7 +213,8 @@ def link_pages(app: Sphinx, what: str, name: str, of: Any, options: Any, lines: 
 
 
 # The files read well as plain Markdown, and the site adds what only Sphinx has words for: its trees
-# of pages, the docstrings of names, the text of headers, and how to get the sources and notebooks.
+# of pages, the docstrings of names, the text of headers, keywords, and how to get the sources and
+# notebooks.
 LISTS = {  # pages whose lists of links are trees, and how the names of their pages begin
     "index": "",
     "gallery": "gallery/",
@@ -273,6 +272,8 @@ def add(app: Sphinx, page: str, source: list[str]) -> None:
         text = text.replace("    python3 -m venv", f"{clone}    python3 -m venv")
     if page in LISTS:
         text += "\n" + _trees(page, source[0])
+    if page in KEYWORDS:
+        text = f"---\nmyst:\n  html_meta:\n    keywords: {KEYWORDS[page]}\n---\n\n{text}"
     source[0] = text
 
 

@@ -46,18 +46,6 @@ TITLES = {
     "nbody": "A gradient through an orbit",
     "roofline": "A roofline",
 }
-KEYWORDS = {  # by which the search finds a page
-    "aftershocks": "Bayesian inference, NumPyro, MCMC, NUTS, likelihood, posterior, Hawkes process",
-    "coba": "spiking neural network, spikes, integrate and fire, COBA, synapses, simulation",
-    "digits": "spiking neural network, surrogate gradient, classification, training",
-    "encounter": "galaxies, gravity, N-body, ODE, CUDA",
-    "epidemic": "Diffrax, Optax, ODE, fit, parameters, SIR, epidemic, network, graph, L-BFGS",
-    "fit_neuron": "fit, parameters, neuron model, integrate and fire, gradient descent, Enzyme",
-    "heat": "heat equation, PDE, diffusion, stencil, finite differences",
-    "mandelbrot": "Mandelbrot, fractal, complex numbers, elementwise",
-    "nbody": "N-body, n body, gravity, orbit, planets, adjoint",
-    "roofline": "roofline, bandwidth, memory bound, GFLOP",
-}
 PICTURES = {command.split(".py")[0]: name for name, command in COMMANDS.items()}
 
 
@@ -123,7 +111,6 @@ def page(name: str, said: str) -> str:
     text = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", text)
     code = "\n".join(f"```py\n{cell}\n```\n" for cell in code_cells(name))
     return (
-        f"---\nmyst:\n  html_meta:\n    keywords: {KEYWORDS[name]}\n---\n\n"
         f"<!-- Written by docs/notebooks.py from examples/{name}.py -->\n"
         f"# {TITLES[name]}\n\n![{title}](../{PICTURES[name]})\n\n{title}\n\n{text}\n\n{code}\n"
         f"`python examples/{COMMANDS[PICTURES[name]]} {PICTURES[name]}` prints:\n\n"

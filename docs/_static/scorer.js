@@ -2,8 +2,8 @@
 // word counts more the fewer pages have it, and more in the keywords and titles of a page than in its
 // text. Tutorials and how-to pages come before explanations, the reference and messages, and records
 // of decisions last. A page that lacks a word of the query is found, too, if it fits well otherwise.
-// conf.py puts two tables before this: KEYWORDS, in the front matter of each page, and OPTIONS, with
-// the names of the functions that take each.
+// conf.py puts two tables before this: KEYWORDS, of keywords.toml, and OPTIONS, with the names of the
+// functions that take each.
 const IN_KEYWORDS = 5;
 const IN_TITLE = 4;
 const IN_SECTION = 2;

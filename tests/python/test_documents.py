@@ -119,9 +119,8 @@ def test_code_that_is_not_run_is_where_it_belongs(document):
 
 
 def as_a_forge_shows(page):
-    """The tokens of a page without its front matter, which forges show as a table or not at all."""
-    text = re.sub(r"\A---\n.*?\n---\n", "", page.read_text(), flags=re.S)
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    """The tokens of a page. Front matter, which forges show as a table, is a line and a heading."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text())
     return [inner for token in tokens for inner in (token, *(token.children or ()))]
 
 
@@ -144,6 +143,7 @@ def test_pages_are_plain_markdown():
             shown = token.content if token.type in ("text", "html_block") else ""
             assert not re.search(r":::|\{[a-z:-]+\}$", shown), f"{page}: {shown}"
             assert "{" not in token.info, f"{page}: {token.info}"
+            assert token.type != "hr", f"{page}: front matter, or a line"
         found = set(linked(page))
         assert not {file for file in found if not file.exists()}, page
         todo |= {file for file in found if file.suffix == ".md"} - pages

@@ -547,7 +547,10 @@ extern "C" __global__ void shift(const float *x, float *out, int n, int which) {
         ),
         (4, r"writes 'out' \(f32\[64\]\) out of bounds: element \[64\], and it has 64"),
         (5, r"reads 'x' \(f32\[64\]\) out of bounds: element \[0\].* \(at shift\.cu:12"),
-        (6, r"a data race: it reads element \[1, \d+\] of the shared array 't' \(at shift\.cu:13\)"),
+        (
+            6,
+            r"a data race: it reads element \[1, \d+\] of the shared array 't' \(at shift\.cu:13\)",
+        ),
     ],
 )
 def test_a_checked_kernel_alone(which, said):
