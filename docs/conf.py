@@ -81,6 +81,7 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 autodoc_default_options = {"show-inheritance": False}
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True  # such as FROM_SIGNATURE
 
 
 # Names of JAX and Numba that docstrings and signatures refer to. The build needs no network, so
