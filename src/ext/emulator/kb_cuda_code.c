@@ -112,12 +112,13 @@ static kb_hostcuda_code code_of(kb_cuda_loop *loop, uint32_t shared, bool checke
 
 static int launch(const kb_call *call, const kb_cuda_launch *how, char fault[])
 {
-    const kb_hostcuda_code code =
+    const kb_hostcuda_code fibres =
         code_of(how->loop, how->fixed_shared, how->checked, how->cooperative);
+    const kb_hostcuda_code *code = how->loops ? how->loops : &fibres;
     const kb_xla_frame *xla = call ? kb_source_frame(call)->xla : NULL;
     char text[KB_FAULT_SIZE];
     kb_cu_result result =
-        kb_hostcuda_run(&code, how->sizes, how->shared, how->parameters, xla, text);
+        kb_hostcuda_run(code, how->sizes, how->shared, how->parameters, xla, text);
     if (result != KB_HOSTCUDA_FAULT)
         return result == KB_CU_SUCCESS ? 0 : 1;
     const uint32_t *n = how->sizes;
@@ -190,6 +191,12 @@ kb_status kb_cuda_host_connect(void *library, kb_error *err)
                             "the module was built from CUDA C++ for version %u of kernbridge's "
                             "interface on the CPU, expected %d: build it again",
                             slot->version, KB_CUDA_HOST_VERSION);
+    for (kb_cuda_loops *l = slot->loops; l; l = l->next) {
+        kb_error why; /* code for another processor: the kernel runs as fibres */
+        bool is_known = kb_hostcuda_find(l->digest) ||
+                        kb_cuda_code_load(l->digest, l->made, l->size, "a module", &why) == KB_OK;
+        l->code = is_known ? kb_hostcuda_find(l->digest) : NULL;
+    }
     kb_status s = slot->functions ? KB_OK : kb_variables_note(slot, err);
     slot->functions = &functions;
     return s;

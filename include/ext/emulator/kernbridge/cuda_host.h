@@ -31,7 +31,17 @@ typedef struct kb_cuda_launch {
     kb_cuda_loop *loop;
     void *const *parameters;
     const char *name; /* of the kernel, in messages */
+    const void *loops; /* of kb_cuda_loops, to whose words `parameters` then point; or NULL */
 } kb_cuda_launch;
+
+/* A kernel whose threads run in loops between its barriers, beside the one of the C++ compiler. */
+typedef struct kb_cuda_loops {
+    struct kb_cuda_loops *next; /* of the module */
+    void (*kernel)(void);
+    uint32_t n_words, size;    /* of parameters, each of which begins a word of 8 bytes; of `made` */
+    const char *digest, *made; /* of an image, and its code: src/ext/emulator/kb_cuda_code.h */
+    const void *code;          /* kernbridge fills it when it opens the library, if it can run */
+} kb_cuda_loops;
 
 enum { KB_CUDA_FAULT_SIZE = 1024 };
 
@@ -87,6 +97,7 @@ enum { KB_CUDA_READ, KB_CUDA_WRITE, KB_CUDA_ATOMIC, KB_CUDA_ALIGNED = 4 };
 typedef struct kb_cuda_host_slot {
     uint32_t version;
     const kb_cuda_host *functions;
+    kb_cuda_loops *loops; /* or NULL */
 } kb_cuda_host_slot_type;
 
 /* A kernel alone, which kernbridge launches: exported as `kb_cuda_kernel_description`. The loops'

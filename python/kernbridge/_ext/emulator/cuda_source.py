@@ -8,17 +8,20 @@ Only the user's own text and CUB's are read: lines of system headers stay as the
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kernbridge._src.base.errors import KernelCompilationError
+from kernbridge._src.forge.obtain import log
+from kernbridge._src.keys import package_digest
 from kernbridge._src.scan import scanner
 from kernbridge._src.toolchain import compilers, library
-from kernbridge._src.toolchain.library import Command, Language, Preprocess, Request
+from kernbridge._src.toolchain.library import Command, Language, LibraryJob, Preprocess, Request
 
 CPP_ON_CPU = "; CUDA C++ "
 """Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
@@ -139,6 +142,14 @@ _FOR_NVCC = re.compile(
 )
 
 
+_LOOPS = """
+static void kb_kernel_{i}() __attribute__((weakref("{0}")));
+extern "C" __attribute__((weak, visibility("hidden"))) kb_cuda_loops kb_cuda_loops_{next};
+kb_cuda_loops kb_cuda_loops_{i} = {{
+    &kb_cuda_loops_{next}, kb_kernel_{i}, {1}, {3}, "{2}", "{4}", 0}};
+"""
+
+
 def _refused(label: str, place: str, what: str) -> KernelCompilationError:
     return KernelCompilationError(
         f"{label}: {place}: the source uses {what}, which CUDA C++ does not have on CPUs; run it "
@@ -149,18 +160,19 @@ def _refused(label: str, place: str, what: str) -> KernelCompilationError:
 class _Translation:
     """What the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
 
-    `is_ours` tells, of the name of a file, whether its lines stay as they are; `checked`, whether
-    the core gives shared arrays their memory.
+    The lines of `own` folders stay as they are; where accesses are `checked`, the core gives shared
+    arrays their memory; and with `has_loops`, launches tell which kernel they launch.
     """
 
     def __init__(
-        self, label: str, text: str, is_ours: Callable[[str], bool], checked: bool
+        self, label: str, text: str, own: tuple[str, ...], checked: bool, has_loops: bool
     ) -> None:
         self.label, self.text, self.checked = label, f"\n{text}", checked
+        self.has_loops = has_loops
         self.markers = list(_MARKER_AFTER_LINE.finditer(self.text))
         self.starts = [m.start() for m in self.markers]
         of_cub = functools.cache(lambda name: _CUB.search(name) is not None)
-        stays = functools.cache(lambda name: name[:1] == "<" or is_ours(name))
+        stays = functools.cache(lambda name: name.startswith(("<", *own)))
         self.segments = [  # that are translated, and whether they are CUB's
             (m.end(), end, of_cub(m[2]))
             for m, end in zip(self.markers, [*self.starts[1:], len(self.text)], strict=True)
@@ -328,8 +340,12 @@ class _Translation:
             f"{{ {callee.rstrip()}({passed}); }}, {_NAMESPACE}Configuration("
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
-        name = json.dumps(" ".join(callee.split()))
-        changes += [(begin, found.end(), head + lines), (end, after.end() - 1, f"), {name}}}")]
+        name, address = json.dumps(" ".join(callee.split())), "0"
+        if self.has_loops:
+            address = f"kb_typed.of({callee.strip()})"
+            address = f"[&](auto kb_typed) -> decltype({address}) {{ return {address}; }}"
+        tail = f"), {name}, {address}}}"
+        changes += [(begin, found.end(), head + lines), (end, after.end() - 1, tail)]
         return changes
 
     def _arguments(self, begin: int) -> tuple[str, str, str, Changes]:
@@ -553,6 +569,7 @@ def _command(request: Request) -> Command:
     translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
+    translated += ["-Wno-attribute-alias", f"-DKB_LOOPS_BY={_loops_by(request)}"]  # see _LOOPS
     if os.uname().machine == "aarch64":  # where a division by zero would give 0
         translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
     if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
@@ -566,11 +583,39 @@ def _command(request: Request) -> Command:
     )
 
 
+def _loops_by(request: Request) -> str:
+    """Return a digest of what makes loops for kernels of a module; "" where nothing does."""
+    is_plain = request.finish is not None and not request.checked
+    with contextlib.suppress(ImportError):  # without the extension
+        if is_plain and "__syncthreads" in request.source and os.uname().machine == "x86_64":
+            from kernbridge._ext.enzyme import tool
+
+            return library.digest_of_values([package_digest.digest_of(), *tool.roots()])
+    return ""
+
+
+def _translated(job: LibraryJob, flags: Sequence[str], text: str) -> str:
+    """Return what the C++ compiler gets, with loops of the kernels that can have some."""
+    request, loops = job.request, list[str]()
+    try:
+        if _loops_by(request):
+            from kernbridge._ext.enzyme import cuda_ir
+
+            images = cuda_ir.host_images_of(request, [*flags, *job.command.cflags])
+            for i, (*of_kernel, code) in enumerate(images):
+                made = "".join(f"\\{byte:03o}" for byte in code)
+                loops.append(_LOOPS.format(*of_kernel, len(code), made, i=i, next=i + 1))
+    except Exception as e:  # without clang, say
+        log.debug("%s has no loops between barriers: %s", request.name, e)
+    made = _Translation(request.name, text, job.own, request.checked, bool(loops)).result()
+    return "".join([made, *loops])
+
+
 LANGUAGE = Language(
     ".cu",
     _command,
     own_headers=("emulator/cuda", "emulator"),
     rules=("../_ext/emulator/cuda_source.py",),
     check=check_directives,
-    translate=lambda *given: _Translation(*given).result(),
+    translate=_translated,
 )

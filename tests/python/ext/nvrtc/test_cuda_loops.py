@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from documents import HAS_ENZYME
 from jax import ShapeDtypeStruct as S
-from kernbridge import cuda_kernel
+from kernbridge import cuda_kernel, load_cuda_inline
 
 pytestmark = [
     pytest.mark.once,
@@ -393,3 +393,82 @@ def test_an_exported_program_carries_its_loops():
     exported = jax.export.export(jax.jit(op), platforms=["cpu"])(x)
     again = jax.export.deserialize(exported.serialize())
     np.testing.assert_array_equal(again.call(x), x[::-1])
+
+
+# Each kernel reverses the rows of x. Only loops convert numbers that do not fit as a GPU does.
+MODULE = """
+#include "kernbridge/kernbridge.hpp"
+using kernbridge::Tensor;
+#define ARRAYS const int *x, int *out, int *loops
+#define TURN                                                                                      \\
+    __shared__ int part[64];                                                                      \\
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;                                         \\
+    part[t] = x[i];                                                                               \\
+    __syncthreads();                                                                              \\
+    int y = part[63 - t];                                                                         \\
+    if (t == 0) loops[blockIdx.x] = (int)(1e30f * (y * y + 1)) == 0x7fffffff;
+__constant__ int constants[2] = {1, 2};
+struct Scale { double factor; short more[5]; };
+struct Twice { __device__ int operator()(int a) const { return 2 * a; } };
+namespace { __global__ void hidden(ARRAYS) { TURN out[i] = y + 1; } }
+template <typename T, int n> __global__ void added(const T *x, T *out, int *loops) {
+    TURN out[i] = y + n;
+}
+__global__ void by_value(char c, Scale s, Twice f, bool is_set, ARRAYS) {
+    TURN out[i] = is_set ? f(y) + int(s.factor * s.more[4]) + c : 0;
+}
+__global__ void shifted(ARRAYS) {
+    extern __shared__ int more[];
+    TURN more[t] = y;
+    __syncthreads();
+    out[i] = more[(t + 1) % 64];
+}
+__global__ void divided(ARRAYS) { TURN out[i] = 100 / (y - 3); }
+__global__ void of_constant(ARRAYS) { TURN out[i] = y + constants[1]; }
+template <typename T> void launched(dim3 grid, const T *x, T *out, int *loops) {
+    added<T, 5><<<grid, 64>>>(x, out, loops);
+}
+// @BE run
+void run(const Tensor input, Tensor output, Tensor flags, int which) {
+    const int *x = input.data_ptr<int>();
+    int *out = output.data_ptr<int>(), *loops = flags.data_ptr<int>(), table[2] = {40, 50};
+    long long grid = input.numel() / 64, seven = 7;
+    auto chosen = grid == 3 ? hidden : shifted;
+    switch (which) {
+        case 0: hidden<<<grid, 64>>>(x, out, loops); break;
+        case 1: launched(grid, x, out, loops); break;
+        case 2: by_value<<<grid, 64>>>(seven, Scale{2.5, {0, 0, 0, 0, 4}}, Twice(), true, x, out,
+                                       loops); break;
+        case 3: shifted<<<grid, 64, 256>>>(x, out, loops); break;
+        case 4: chosen<<<grid, 64>>>(x, out, loops); break;
+        case 5: divided<<<grid, 64>>>(x, out, loops); break;
+        case 6: cudaMemcpyToSymbol(constants, table, sizeof table);
+                of_constant<<<grid, 64>>>(x, out, loops); break;
+    }
+}"""
+
+
+def run_module(monkeypatch, with_clang):
+    x = ints(3, 64)
+    x[x == 3] = 4
+    if not with_clang:
+        monkeypatch.setenv("KERNBRIDGE_ENZYME", "/nowhere")
+    module = load_cuda_inline("launches", MODULE, replace=True)
+    y = x[:, ::-1]
+    added = y + 1, y + 5, 2 * y + 10 + 7, np.roll(y, -1, 1), y + 1, np.fix(100 / (y - 3)), y + 50
+    for which, expected in enumerate(added):
+        like = S(x.shape, x.dtype), S((3,), x.dtype)
+        found, loops = module.run(x, outs=like, which=which)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(loops, with_clang and which != 6)
+    with pytest.raises(Exception, match=r"launch of divided.*divides an integer by zero"):
+        module.run(x * 0 + 3, outs=like, which=5)[0].block_until_ready()
+
+
+def test_launches_of_modules(monkeypatch):
+    run_module(monkeypatch, with_clang=True)
+
+
+@pytest.mark.exhaustive
+def test_launches_of_modules_without_clang(monkeypatch):
+    run_module(monkeypatch, with_clang=False)

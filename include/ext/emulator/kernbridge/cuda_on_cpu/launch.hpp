@@ -109,6 +109,20 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
     return set_error(code == 2 ? cudaErrorLaunchFailure : cudaErrorInvalidConfiguration);
 }
 
+/* The loops of a kernel, whose parameters take `n` words, if it has some. */
+__attribute__((noinline)) static const void *loops_of(void (*kernel)(), size_t n)
+{
+    const kb_cuda_loops *l = kb_cuda_host_slot.loops;
+    while (l && !(l->kernel == kernel && l->n_words == n))
+        l = l->next;
+    return l ? l->code : nullptr;
+}
+
+/* Gives the address of a kernel whose name alone says which one it is. */
+struct Typed {
+    template <typename... P> static auto of(void (*kernel)(P...)) { return kernel; }
+};
+
 struct Configuration {
     dim3 grid, block;
     size_t shared;
@@ -120,24 +134,48 @@ struct Configuration {
     {
     }
 
+    cudaError_t run(kb_cuda_loop *loop, void **parameters, const void *loops = nullptr)
+    {
+        return launch({{grid.x, grid.y, grid.z, block.x, block.y, block.z},
+                       shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
+                       cooperative, KB_CUDA_IS_CHECKED, cooperative ? fixed_shared() : 0,
+                       loop, parameters, name, loops});
+    }
     template <typename F> cudaError_t run(const F &kernel)
     {
         void *parameters[] = {const_cast<void *>(static_cast<const void *>(&kernel)),
                               cooperative ? this : nullptr};
-        return launch({{grid.x, grid.y, grid.z, block.x, block.y, block.z},
-                       shared > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(shared),
-                       cooperative, KB_CUDA_IS_CHECKED, cooperative ? fixed_shared() : 0,
-                       run_threads<F>, parameters, name});
+        return run(run_threads<F>, parameters);
+    }
+    template <typename... P, typename... A>
+    bool run_loops(void (*kernel)(P...), const A &...arguments)
+    {
+        constexpr size_t n = (1 + ... + ((sizeof(P) + 7) / 8));
+        const void *loops = loops_of(reinterpret_cast<void (*)()>(kernel), n - 1);
+        if constexpr (sizeof...(P) == sizeof...(A) && (std::is_trivially_copyable<P>::value && ...)) {
+            uint64_t words[n] = {}, *to = words;
+            void *parameters[n], **at = parameters;
+            ((memcpy(to, &static_cast<const P &>(P(arguments)), sizeof(P)),
+              to += (sizeof(P) + 7) / 8), ...);
+            for (uint64_t *word = words; word < to; word++)
+                *at++ = word;
+            if (loops)
+                (void)run(nullptr, parameters, loops);
+            return loops;
+        }
+        return false;
     }
 };
 
 /* `f<<<grid, block, ...>>>(a, b)` becomes
- * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...), "f"}(a, b)`:
- * each argument is evaluated once, and copied for each thread, as a parameter is. */
-template <typename F> struct Launch {
+ * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...), "f", 0}(a, b)`:
+ * each argument is evaluated once, and copied for each thread, as a parameter is. In a module with
+ * kb_cuda_loops, the last is a function that gives the address of `f`, if that has one. */
+template <typename F, typename G> struct Launch {
     const F &kernel;
     Configuration configuration;
     const char *name;
+    G address;
 
     template <typename... A> void operator()(A... arguments)
     {
@@ -145,10 +183,13 @@ template <typename F> struct Launch {
             kernel(arguments...);
         };
         configuration.name = name;
+        if constexpr (std::is_invocable<G, Typed>::value)
+            if (configuration.run_loops(address(Typed()), arguments...))
+                return;
         (void)configuration.run(call);
     }
 };
-template <typename F> Launch(const F &, Configuration, const char *) -> Launch<F>;
+template <typename F, typename G> Launch(const F &, Configuration, const char *, G) -> Launch<F, G>;
 
 } // namespace kernbridge::cuda_on_cpu
 

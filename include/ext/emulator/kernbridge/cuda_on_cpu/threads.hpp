@@ -15,7 +15,8 @@
 #include <link.h>
 
 extern "C" __attribute__((visibility("default"))) kb_cuda_host_slot_type kb_cuda_host_slot;
-kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr};
+extern "C" __attribute__((weak, visibility("hidden"))) kb_cuda_loops kb_cuda_loops_0;
+kb_cuda_host_slot_type kb_cuda_host_slot = {KB_CUDA_HOST_VERSION, nullptr, &kb_cuda_loops_0};
 
 #ifdef KB_CUDA_CHECKED
 #ifdef __clang__ /* whose no_sanitize leaves the calls at atomic accesses */
