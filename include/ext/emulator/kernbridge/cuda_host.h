@@ -30,7 +30,7 @@ typedef struct kb_cuda_launch {
     uint32_t fixed_shared; /* room of a block before that, bytes */
     kb_cuda_loop *loop;
     void *const *parameters;
-    const char *name; /* of the kernel, in messages */
+    const char *name;  /* of the kernel, in messages */
     const void *loops; /* of kb_cuda_loops, to whose words `parameters` then point; or NULL */
 } kb_cuda_launch;
 
@@ -38,9 +38,10 @@ typedef struct kb_cuda_launch {
 typedef struct kb_cuda_loops {
     struct kb_cuda_loops *next; /* of the module */
     void (*kernel)(void);
-    uint32_t n_words, size;    /* of parameters, each of which begins a word of 8 bytes; of `made` */
-    const char *digest, *made; /* of an image, and its code: src/ext/emulator/kb_cuda_code.h */
-    const void *code;          /* kernbridge fills it when it opens the library, if it can run */
+    uint32_t n_words; /* of parameters, each of which begins a word of 8 bytes */
+    uint32_t image_size, size;
+    const char *image; /* see src/ext/emulator/kb_hostcuda.h; behind it, its code of `size` bytes */
+    const void *code;  /* kernbridge fills it when it opens the library, if it can run */
 } kb_cuda_loops;
 
 enum { KB_CUDA_FAULT_SIZE = 1024 };
@@ -111,6 +112,7 @@ typedef struct kb_cuda_kernel {
     const uint32_t *sizes;
     kb_cuda_loop *loop, *cooperative_loop;
     uint32_t (*fixed_shared)(void); /* room of a block of a cooperative grid, bytes */
+    const kb_cuda_loops *loops;     /* or NULL */
 } kb_cuda_kernel;
 
 #endif

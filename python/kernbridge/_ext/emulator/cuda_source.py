@@ -146,7 +146,7 @@ _LOOPS = """
 static void kb_kernel_{i}() __attribute__((weakref("{0}")));
 extern "C" __attribute__((weak, visibility("hidden"))) kb_cuda_loops kb_cuda_loops_{next};
 kb_cuda_loops kb_cuda_loops_{i} = {{
-    &kb_cuda_loops_{next}, kb_kernel_{i}, {1}, {3}, "{2}", "{4}", 0}};
+    &kb_cuda_loops_{next}, kb_kernel_{i}, {1}, {2}, {3}, "{4}", 0}};
 """
 
 
@@ -161,14 +161,13 @@ class _Translation:
     """What the C++ compiler gets; KernelCompilationError is raised for what has no meaning.
 
     The lines of `own` folders stay as they are; where accesses are `checked`, the core gives shared
-    arrays their memory; and with `has_loops`, launches tell which kernel they launch.
+    arrays their memory; and where there are `loops`, launches tell which kernel they launch.
     """
 
     def __init__(
-        self, label: str, text: str, own: tuple[str, ...], checked: bool, has_loops: bool
+        self, label: str, text: str, own: tuple[str, ...], checked: bool, loops: Sequence[str]
     ) -> None:
-        self.label, self.text, self.checked = label, f"\n{text}", checked
-        self.has_loops = has_loops
+        self.label, self.text, self.checked, self.loops = label, f"\n{text}", checked, loops
         self.markers = list(_MARKER_AFTER_LINE.finditer(self.text))
         self.starts = [m.start() for m in self.markers]
         of_cub = functools.cache(lambda name: _CUB.search(name) is not None)
@@ -212,7 +211,7 @@ class _Translation:
         for begin, end, new in sorted(changes):
             parts += [self.text[at:begin], new]
             at = end
-        return "".join([*parts, self.text[at:]])
+        return "".join([*parts, self.text[at:], *self.loops])
 
     def _refuse(self, position: int, what: str) -> KernelCompilationError:
         return _refused(self.label, self._place(position), what)
@@ -341,9 +340,9 @@ class _Translation:
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
         name, address = json.dumps(" ".join(callee.split())), "0"
-        if self.has_loops:
-            address = f"kb_typed.of({callee.strip()})"
-            address = f"[&](auto kb_typed) -> decltype({address}) {{ return {address}; }}"
+        if self.loops:
+            address = f"kb_how.of({callee.strip()})"
+            address = f"[&](auto kb_how) -> decltype({address}) {{ return {address}; }}"
         tail = f"), {name}, {address}}}"
         changes += [(begin, found.end(), head + lines), (end, after.end() - 1, tail)]
         return changes
@@ -584,10 +583,10 @@ def _command(request: Request) -> Command:
 
 
 def _loops_by(request: Request) -> str:
-    """Return a digest of what makes loops for kernels of a module; "" where nothing does."""
-    is_plain = request.finish is not None and not request.checked
+    """Return a digest of what makes loops for kernels with barriers; "" where nothing does."""
+    has_traps = os.uname().machine == "x86_64"  # where both end at a division by zero
     with contextlib.suppress(ImportError):  # without the extension
-        if is_plain and "__syncthreads" in request.source and os.uname().machine == "x86_64":
+        if has_traps and "__syncthreads" in request.source and not request.checked:
             from kernbridge._ext.enzyme import tool
 
             return library.digest_of_values([package_digest.digest_of(), *tool.roots()])
@@ -601,14 +600,14 @@ def _translated(job: LibraryJob, flags: Sequence[str], text: str) -> str:
         if _loops_by(request):
             from kernbridge._ext.enzyme import cuda_ir
 
-            images = cuda_ir.host_images_of(request, [*flags, *job.command.cflags])
-            for i, (*of_kernel, code) in enumerate(images):
-                made = "".join(f"\\{byte:03o}" for byte in code)
-                loops.append(_LOOPS.format(*of_kernel, len(code), made, i=i, next=i + 1))
+            images = cuda_ir.images_with_loops(request, [*flags, *job.command.cflags])
+            for i, (*of_kernel, image, code) in enumerate(images):
+                data = "".join(f"\\{byte:03o}" for byte in image + code)
+                given = *of_kernel, len(image), len(code), data
+                loops.append(_LOOPS.format(*given, i=i, next=i + 1))
     except Exception as e:  # without clang, say
         log.debug("%s has no loops between barriers: %s", request.name, e)
-    made = _Translation(request.name, text, job.own, request.checked, bool(loops)).result()
-    return "".join([made, *loops])
+    return _Translation(request.name, text, job.own, request.checked, loops).result()
 
 
 LANGUAGE = Language(

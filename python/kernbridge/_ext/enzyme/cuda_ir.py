@@ -5,7 +5,7 @@ the names, and cuda_for_enzyme.hpp has what only a GPU has. In the IR, what only
 calls of functions `kb.*`, as the emulator's compiler knows them. A template is instantiated where
 the same translation unit takes its address, and a function of the words of a launch calls it.
 
-Of this, cuda_cpp.py makes derivatives, and `host_image` makes code for CPUs. Nothing here imports
+Of this, cuda_cpp.py makes derivatives, and `images_with_loops` code for CPUs. Nothing here imports
 Numba.
 """
 
@@ -67,7 +67,7 @@ _OF_GLOBAL = re.compile(rf"addrspacecast \(ptr addrspace\([14]\) {_NAME} to ptr\
 _GLOBAL = re.compile(r"^(@.*) addrspace\([14]\)((?: externally_initialized)?) ", re.M)
 _CONSTANT = re.compile(r"^(@.* addrspace\(4\).*) global ", re.M)
 _KERNELS = re.compile(r'^(?:!nvvm\.annotations = |!\d+ = !\{ptr @.*, !"kernel", ).*\n', re.M)
-_BY_VALUE = re.compile(r'byval\(%?"?(.*?)"?\)')
+_BY_VALUE = re.compile(r"byval\(([^()]*)\)")
 _LINES = re.compile(r", !dbg !\d+|^!llvm\.dbg\.cu .*\n|(?:distinct )?!DI\w+\(.*\)$", re.M)
 # What only matters to a GPU, or would be inlined otherwise.
 _STRIPPED = re.compile(
@@ -95,54 +95,49 @@ def entry_of(module: Module) -> tuple[str, list[int], list[int]]:
     return entry, codes, sizes
 
 
-def host_image(label: str, code: Any, sizes: Sequence[int]) -> bytes:
-    """The image of a kernel for CPUs with loops between its barriers, which takes words.
+def images_with_loops(
+    request: Any, flags: Sequence[str]
+) -> Iterator[tuple[str, int, bytes, bytes]]:
+    """The images for CPUs of kernels that can have loops between their barriers.
 
-    It computes what the library of the kernel does, whose parameters have these `sizes`. An error
-    is raised for a kernel that cannot be such an image.
+    They take words, and compute what the library of the request does. Each comes with the mangled
+    name of the kernel and the number of words, and is followed by its machine code.
     """
-    module = compiled(label, unit_of(code), code.options, code.include_paths, ())
-    return _host_image(label, module, entry_of(module)[0], sizes)
-
-
-def _host_image(label: str, module: Module, entry: str, sizes: Sequence[int]) -> bytes:
-    target = targets.of_platform("cpu", label=label)
-    form = CppKernel(label, entry, target, (), module, entry, sizes).form((), Roles(()))
-    if any(f.name.endswith("trap") for f in form.module.functions):
-        raise Refused("it calls __trap")
-    # What is said of a loop would be said of each copy of it, and keep LLVM from unrolling them.
-    text = re.sub(r", !llvm\.loop !\d+", "", str(form.module))
-    size = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for _, size, _ in form.shared)
-    (image,) = host_images(label, text, form.entry, size).values()
-    if "kb_whole" not in host_compile.host_code(image, label).symbols:
-        raise Refused("some threads may not come to a barrier that others wait at")
-    return image
-
-
-def host_images_of(request: Any, flags: Sequence[str]) -> Iterator[tuple[str, int, str, bytes]]:
-    """What `host_image` is for the kernels of a module, compiled with these flags.
-
-    With the mangled name of each, the words of its parameters, and the image's digest and code.
-    """
-    label, unit = request.name, f'{HEADER}#include "kernbridge/module.h"\n{request.source}'
+    label, is_module = request.name, request.finish is not None
+    unit = HEADER + '#include "kernbridge/module.h"\n' * is_module + request.source
     text = str(compiled(label, unit, flags, request.include_paths, ()))
-    # The host may write to what is constant for kernels.
-    module = Module(text.replace("addrspace(4)", "addrspace(1)"))
-    parsed = llvm.parse_assembly(str(module))
+    kernels = llvm_text.symbols("".join(_KERNELS.findall(text)))
+    if is_module:  # whose host may write to what is constant for kernels
+        text = text.replace("addrspace(4)", "addrspace(1)")
+    module, target = Module(text), targets.of_platform("cpu", label=label)
+    if not is_module:
+        _, *kernels = llvm_text.symbols(module.globals["kb_description"].text)
+    types = [*dict.fromkeys(_BY_VALUE.findall(text))]
+    text += "".join(f"@kb.type.{i} = external global {kind}\n" for i, kind in enumerate(types))
+    parsed = llvm.parse_assembly(text)
+    variables = (parsed.get_global_variable(f"kb.type.{i}") for i in range(len(types)))
     layout = llvm.create_target_data(parsed.data_layout)
-    structures = {t.name: layout.get_abi_size(t) for t in parsed.struct_types}
-    for entry in llvm_text.symbols("".join(_KERNELS.findall(text))):
+    known = [layout.get_abi_size(v.global_value_type) for v in variables]
+    for entry in kernels:
         if "llvm.nvvm.barrier0" not in llvm_text.reached(module.functions, entry):
             continue
         by_value = map(_BY_VALUE.search, module.functions[entry].parameters)
+        sizes = [known[types.index(found[1])] if found else 8 for found in by_value]
         try:
-            sizes = [structures[found[1]] if found else 8 for found in by_value]
-            image = _host_image(label, module, entry, sizes)
+            form = CppKernel(label, entry, target, (), module, entry, sizes).form((), Roles(()))
+            if any(f.name.endswith("trap") for f in form.module.functions):
+                raise Refused("it calls __trap")
+            # What is said of a loop would be said of its copies, and keep LLVM from unrolling it.
+            body = re.sub(r", !llvm\.loop !\d+", "", str(form.module))
+            size = sum(-(-size // _ALIGNMENT) * _ALIGNMENT for _, size, _ in form.shared)
+            (image,) = host_images(label, body, form.entry, size).values()
+            code = host_compile.host_code(image, label)
+            if "kb_whole" not in code.symbols:
+                raise Refused("some threads may not come to a barrier that others wait at")
         except Exception as e:  # whatever it is, there are fibres
             log.debug("%s of %s has no loops between barriers: %s", entry, label, e)
             continue
-        code = host_compile.host_code(image, label)
-        yield entry, sum(-(-size // 8) for size in sizes), image[:64].decode(), code.data
+        yield entry, sum(-(-size // 8) for size in sizes), image, code.data
 
 
 def compiled(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -24,15 +23,13 @@ from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.base import errors, settings
-from kernbridge._src.base.errors import KernelError, KernelToolchainError, coded, counted
+from kernbridge._src.base.errors import KernelError, coded, counted
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.reports import hides_frames
 from kernbridge._src.calls.call import ArrayType, Call, Types
-from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe, log, obtain
 from kernbridge._src.keys import function_state
 from kernbridge._src.operation import spec as specs
 from kernbridge._src.operation.operation import Operation, about, as_html, shown
@@ -266,7 +263,8 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
     """Return the kernel for the CPU, which the host's C++ compiler compiles as it does modules.
 
     The library describes the kernel's parameters itself, and the core finds it by the digest of an
-    image, as it finds the code of Numba-CUDA's kernels. Exported programs contain the library.
+    image, as it finds the code of Numba-CUDA's kernels. Exported programs contain the library, or
+    the kernel with loops between its barriers, if the library has that.
     CompilationError is raised if the compiler refuses the source, KernelCompilationError if only
     GPUs have what it uses.
     """
@@ -282,64 +280,31 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
             checked=checked,
         )
     )
-    function = _loaded_for_cpu(request.name, built.digest, cooperative, built.path)
-    has_traps = os.uname().machine == "x86_64"  # where both end at a division by zero
-    if cooperative or checked or "__syncthreads" not in request.source or not has_traps:
-        return function
-    with contextlib.suppress(ImportError, KernelToolchainError):  # without Enzyme's clang, say
-        return obtain(_LoopsJob(request, function))
-    return function
-
-
-class _LoopsJob(Recipe[nvrtc.NvrtcFunction]):
-    """A kernel of a library with loops between its barriers in place of fibres, if it can be."""
-
-    kind, tool = "cuda_cpp_loops", "clang"
-
-    def __init__(self, request: nvrtc.Compilation, library: nvrtc.NvrtcFunction) -> None:
-        self.request, self.library = request, library
-        self.label, self.name, self.identity = request.label, request.name, library.identity
-
-    def made_of(self) -> tuple[Any, ...]:
-        from kernbridge._ext.enzyme import tool
-
-        return tool.find().identity(with_clang=True)
-
-    def make(self) -> Artefact:
-        from kernbridge._ext.enzyme import cuda_ir
-
-        try:
-            image = cuda_ir.host_image(self.label, self.request, self.library.sizes)
-        except Exception as e:  # whatever it is, the library remains
-            log.debug("%s has no loops between barriers: %s", self.label, e)
-            return Artefact({}, ())
-        return Artefact({}, (image,))
-
-    def use(self, made: Artefact) -> nvrtc.NvrtcFunction:
-        from kernbridge._ext.emulator.compiler.compile import host_code
-
-        for image in made.blobs:
-            images = (_core.HOST_CC, image), (_core.HOST_CODE_CC, host_code(image, self.label).data)
-            identity = bytes.fromhex(image[:64].decode())
-            return replace(self.library, identity=identity, images=images, by_words=True)
-        return self.library
+    return _loaded_for_cpu(request.label, request.name, built.digest, cooperative, built.path)
 
 
 @functools.cache  # never released, since programs call them
-def _loaded_for_cpu(name: str, built: str, cooperative: bool, path: Path) -> nvrtc.NvrtcFunction:
+def _loaded_for_cpu(
+    label: str, name: str, built: str, cooperative: bool, path: Path
+) -> nvrtc.NvrtcFunction:
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built} {cooperative}\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
     body = struct.pack("<I", cooperative) + path.read_bytes()
     code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
-    codes, sizes = _core.add_host_library(digest.encode(), code)
+    codes, sizes, loops = _core.add_host_library(digest.encode(), code)
     image = f"{digest}\n{text}\0".encode()
+    if has_loops := loops != b"" and not cooperative:
+        from kernbridge._ext.emulator.compiler.compile import host_code
+
+        image, code = loops, host_code(loops, label).data
     return nvrtc.NvrtcFunction(
-        identity=bytes.fromhex(digest),
+        identity=bytes.fromhex(image[:64].decode()),
         name=name,
         entry=name,
         sizes=sizes,
         images=((_core.HOST_CC, image), (_core.HOST_CODE_CC, code)),
         types=nvrtc.Compilation.types_of(codes),
+        by_words=has_loops,
     )
 
 

@@ -32,7 +32,7 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 }
 
 /* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h); the codes of
- * its parameters' types, and their sizes. */
+ * its parameters' types, their sizes, and the image of the kernel with loops, or b"". */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;
@@ -49,7 +49,9 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
     for (Py_ssize_t i = 0; whole && i < n; i++)
         whole = PyTuple_SetItem(codes, i, PyLong_FromLong(kernel->codes[i])) == 0 &&
                 PyTuple_SetItem(sizes, i, PyLong_FromUnsignedLong(kernel->sizes[i])) == 0;
-    return Py_BuildValue("NN", codes, sizes);
+    const kb_cuda_loops *loops = kernel->loops;
+    return Py_BuildValue("NNy#", codes, sizes, loops ? loops->image : "",
+                         (Py_ssize_t)(loops ? loops->image_size : 0));
 }
 
 /* The address of the function of this name, if machine code of CUDA kernels may call it; or 0. */

@@ -3,6 +3,11 @@
 #ifndef KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
 #define KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
 
+#ifdef KERNBRIDGE_CUDA_FOR_ENZYME_HPP /* which instantiates it, and finds its name there */
+#define KB_CUDA_KERNEL(...)                                                                        \
+    extern "C" __device__ const void *const kb_description =                                       \
+        reinterpret_cast<const void *>(&__VA_ARGS__);
+#else
 #include "kernbridge/cuda_on_cpu/launch.hpp"
 
 namespace kernbridge::cuda_on_cpu
@@ -42,7 +47,7 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
 
     static constexpr kb_cuda_kernel description = {
         KB_CUDA_HOST_VERSION, n,         KB_CUDA_IS_CHECKED, codes, sizes,
-        run<false>,           run<true>, fixed_shared};
+        run<false>,           run<true>, fixed_shared,       &kb_cuda_loops_0};
 };
 
 } // namespace kernbridge::cuda_on_cpu
@@ -53,4 +58,5 @@ template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
     const kb_cuda_kernel kb_cuda_kernel_description =                                              \
         ::kernbridge::cuda_on_cpu::Kernel<&__VA_ARGS__>::description;
 
+#endif
 #endif

@@ -109,20 +109,6 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
     return set_error(code == 2 ? cudaErrorLaunchFailure : cudaErrorInvalidConfiguration);
 }
 
-/* The loops of a kernel, whose parameters take `n` words, if it has some. */
-__attribute__((noinline)) static const void *loops_of(void (*kernel)(), size_t n)
-{
-    const kb_cuda_loops *l = kb_cuda_host_slot.loops;
-    while (l && !(l->kernel == kernel && l->n_words == n))
-        l = l->next;
-    return l ? l->code : nullptr;
-}
-
-/* Gives the address of a kernel whose name alone says which one it is. */
-struct Typed {
-    template <typename... P> static auto of(void (*kernel)(P...)) { return kernel; }
-};
-
 struct Configuration {
     dim3 grid, block;
     size_t shared;
@@ -147,21 +133,27 @@ struct Configuration {
                               cooperative ? this : nullptr};
         return run(run_threads<F>, parameters);
     }
+    /* The address of a kernel whose name alone says which one it is. */
+    template <typename... P> static auto of(void (*kernel)(P...)) { return kernel; }
+
+    /* Whether it has loops, in which it then has run. */
     template <typename... P, typename... A>
     bool run_loops(void (*kernel)(P...), const A &...arguments)
     {
-        constexpr size_t n = (1 + ... + ((sizeof(P) + 7) / 8));
-        const void *loops = loops_of(reinterpret_cast<void (*)()>(kernel), n - 1);
+        constexpr size_t n = (0 + ... + ((sizeof(P) + 7) / 8));
+        const kb_cuda_loops *l = kb_cuda_host_slot.loops;
+        while (l && !(l->kernel == reinterpret_cast<void (*)()>(kernel) && l->n_words == n))
+            l = l->next;
         if constexpr (sizeof...(P) == sizeof...(A) && (std::is_trivially_copyable<P>::value && ...)) {
-            uint64_t words[n] = {}, *to = words;
-            void *parameters[n], **at = parameters;
+            uint64_t words[n + 1] = {}, *to = words;
+            void *parameters[n + 1], **at = parameters;
             ((memcpy(to, &static_cast<const P &>(P(arguments)), sizeof(P)),
               to += (sizeof(P) + 7) / 8), ...);
             for (uint64_t *word = words; word < to; word++)
                 *at++ = word;
-            if (loops)
-                (void)run(nullptr, parameters, loops);
-            return loops;
+            if (l && l->code)
+                (void)run(nullptr, parameters, l->code);
+            return l && l->code;
         }
         return false;
     }
@@ -183,8 +175,8 @@ template <typename F, typename G> struct Launch {
             kernel(arguments...);
         };
         configuration.name = name;
-        if constexpr (std::is_invocable<G, Typed>::value)
-            if (configuration.run_loops(address(Typed()), arguments...))
+        if constexpr (std::is_invocable<G, Configuration>::value)
+            if (configuration.run_loops(address(configuration), arguments...))
                 return;
         (void)configuration.run(call);
     }
