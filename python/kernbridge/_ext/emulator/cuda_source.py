@@ -339,11 +339,11 @@ class _Translation:
             f"{{ {callee.rstrip()}({passed}); }}, {_NAMESPACE}Configuration("
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
-        name, address = json.dumps(" ".join(callee.split())), "0"
+        name, loops = json.dumps(" ".join(callee.split())), "0"
         if self.loops:
-            address = f"kb_how.of({callee.strip()})"
-            address = f"[&](auto kb_how) -> decltype({address}) {{ return {address}; }}"
-        tail = f"), {name}, {address}}}"
+            run = f"kb_how.run_loops({callee.strip()}, kb_p...)"
+            loops = f"[&](auto &kb_how, auto &...kb_p) -> decltype({run}) {{ return {run}; }}"
+        tail = f"), {name}, {loops}}}"
         changes += [(begin, found.end(), head + lines), (end, after.end() - 1, tail)]
         return changes
 

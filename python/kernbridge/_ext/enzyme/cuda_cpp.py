@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kernbridge._ext.enzyme.cuda_ir import HEADER, CppKernel, compiled, entry_of, unit_of
+from kernbridge._ext.enzyme.cuda_ir import HEADER, CppKernel, compiled, entry_of
 from kernbridge._ext.enzyme.function import Roles
 from kernbridge._ext.enzyme.kernel import Primal, Words, check_launch
 from kernbridge._ext.enzyme.numba_cuda import native_call, obtained
@@ -54,7 +54,7 @@ class OfCudaKernel(Differentiator):
         operands, call, *_ = wanted
         target = targets.of_platform(platform, frontend.checked, None, label)
         arrays, code = (*operands, *call.outs), frontend.code
-        unit = unit_of(code)
+        unit = HEADER + code.unit()
         module = compiled(label, unit, code.options, code.include_paths, [code.file])
         entry, codes, sizes = entry_of(module)
         kernel = CppKernel(label, code.name, target, arrays, module, entry, sizes)

@@ -36,18 +36,6 @@ from kernbridge._src.plan.targets import Images, Target
 from kernbridge._src.toolchain import compilers, library
 
 HEADER = '#include "kernbridge/cuda_for_enzyme.hpp"\n'
-_BEGIN, _END = (f"#pragma clang force_cuda_host_device {word}" for word in ("begin", "end"))
-_LAST = f"""#line 1 "kernbridge"
-{_BEGIN}
-template <typename F> struct kb_parameters;
-template <typename... P> struct kb_parameters<void (*)(P...)> {{
-    static constexpr int codes[] = {{kernbridge_signature::code<P>::value..., 0}};
-    static constexpr int sizes[] = {{sizeof(P)..., 0}};
-}};
-using kb_kernel = kb_parameters<decltype(&KB_KERNEL)>;
-extern "C" __device__ const void *const kb_description[] = {{
-    reinterpret_cast<const void *>(&KB_KERNEL), kb_kernel::codes, kb_kernel::sizes}};
-"""
 _CLANG = (
     *("--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80", "-std=c++17"),
     *("-Xclang", "-fcuda-allow-variadic-functions", "-D__CUDACC__", "-Wno-c++11-narrowing"),
@@ -82,13 +70,8 @@ _MEMBER = re.compile(r"i64 (\d+), i64 (\d+), (!\d+)")
 _MEMBERS = 64  # of a structure that are copied one by one
 
 
-def unit_of(code: Any) -> str:
-    last = _LAST.replace("KB_KERNEL", code.name)
-    return f"{HEADER}{_BEGIN}\n{code.unit(_END, last)}"
-
-
 def entry_of(module: Module) -> tuple[str, list[int], list[int]]:
-    """The kernel's name in the IR of such a unit, and what codes and sizes its parameters have."""
+    """The kernel that a unit describes: its name, and the codes and sizes of its parameters."""
     _, entry, *lists = llvm_text.symbols(module.globals["kb_description"].text)
     found = (re.findall(r"i32 (\d+)", module.globals[name].value) for name in lists)
     codes, sizes = ([int(n) for n in numbers[:-1]] for numbers in found)
@@ -111,7 +94,7 @@ def images_with_loops(
         text = text.replace("addrspace(4)", "addrspace(1)")
     module, target = Module(text), targets.of_platform("cpu", label=label)
     if not is_module:
-        _, *kernels = llvm_text.symbols(module.globals["kb_description"].text)
+        kernels = [entry_of(module)[0]]
     types = [*dict.fromkeys(_BY_VALUE.findall(text))]
     text += "".join(f"@kb.type.{i} = external global {kind}\n" for i, kind in enumerate(types))
     parsed = llvm.parse_assembly(text)

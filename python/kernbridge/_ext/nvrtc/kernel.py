@@ -55,9 +55,6 @@ _TRACED_KEPT = 64  # front ends whose calls were traced, and may be lowered next
 THREADS_MAX = 16
 _Tokens = str | Sequence[str] | None
 
-_ENTRY = """#line 1 "kernbridge"
-#include "kernbridge/cuda_on_cpu/kernel.hpp"
-KB_CUDA_KERNEL({name})"""
 _thread = threading.local()
 
 
@@ -273,7 +270,7 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
         Request(
             name=request.name.split("<")[0].replace("::", "."),
             language=CUDA_ON_CPU,
-            source=request.unit("", _ENTRY.format(name=request.name)),
+            source=request.unit(),
             spec="",
             cflags=request.options,
             include_paths=request.include_paths,
@@ -291,7 +288,8 @@ def _loaded_for_cpu(
     digest = hashlib.sha256(text.encode()).hexdigest()
     body = struct.pack("<I", cooperative) + path.read_bytes()
     code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
-    codes, sizes, loops = _core.add_host_library(digest.encode(), code)
+    *numbers, loops = _core.add_host_library(digest.encode(), code)
+    codes, sizes = (tuple(memoryview(data).cast("i")) for data in numbers)
     image = f"{digest}\n{text}\0".encode()
     if has_loops := loops != b"" and not cooperative:
         from kernbridge._ext.emulator.compiler.compile import host_code

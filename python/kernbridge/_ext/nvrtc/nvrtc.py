@@ -19,13 +19,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import importlib.util
 import json
 import os
 import re
 import stat
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +40,7 @@ from kernbridge._src.plan import cubin as gpu_cubin
 from kernbridge._src.plan.program import DeviceFunction
 from kernbridge._src.scan.functions import ScannedFunction, ScannedParameter
 from kernbridge._src.toolchain import cuda
-from kernbridge._src.toolchain.library import digest_of_values
+from kernbridge._src.toolchain.library import digest_of_values, remembered
 from kernbridge._src.toolchain.search import asks
 
 VARIABLE = "KERNBRIDGE_LIBNVRTC"
@@ -63,6 +61,7 @@ _INCLUDED = Path(__file__).parent / "include"
 _STDINT = (_INCLUDED / "stdint.h").read_text()
 _DESCRIBING = "kernbridge_signature.h"  # the header that describes the parameters of kernels
 _DESCRIPTION = (_INCLUDED / _DESCRIBING).read_text()
+_ENTRY = '#include "kernbridge/cuda_on_cpu/kernel.hpp"'
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(
@@ -124,11 +123,12 @@ class Compilation:
             for c in codes
         )
 
-    def unit(self, first: str, last: str) -> str:
-        """The source between texts, which may name the types of kernbridge_signature.h."""
+    def unit(self) -> str:
+        """The source and a description of the kernel, by the header for CPUs."""
         file = json.dumps(self.file, ensure_ascii=False)
         described = f'#line 1 "{_DESCRIBING}"\n{_DESCRIPTION}'
-        return f"{described}\n{first}\n#line 1 {file}\n{self.source}\n{last}\n"
+        last = f'#line 1 "kernbridge"\n{_ENTRY}\nKB_CUDA_KERNEL({self.name})'
+        return f"{described}\n#line 1 {file}\n{self.source}\n{last}\n"
 
 
 def compile_kernel(request: Compilation) -> NvrtcFunction:
@@ -447,25 +447,17 @@ def _header(path: str) -> tuple[str, _Names] | None:
     """Return digest and names of a file, read again unless it is certain that nothing changed."""
     try:
         about = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(about.st_mode):
-        return None
-    if time.time() - about.st_ctime <= 0.05:  # until then, a change may not show in its times
-        return _read_header.__wrapped__(path, ())
-    times = about.st_mtime_ns, about.st_ctime_ns
-    return _read_header(path, (about.st_dev, about.st_ino, about.st_size, *times))
+        if stat.S_ISREG(about.st_mode):
+            digest = remembered(path, about)
+            return digest, _names_in_file(path, digest)
+    except (OSError, ValueError):  # the compiler cannot read it either
+        pass
+    return None
 
 
 @functools.lru_cache(maxsize=8192)
-def _read_header(path: str, state: tuple[int, ...]) -> tuple[str, _Names]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as e:  # the compiler cannot read it either
-        data = f"{type(e).__name__} {e.errno}".encode()
-    text = data.decode(errors="surrogateescape")
-    return hashlib.sha256(data).hexdigest(), _names_in.__wrapped__(text)
+def _names_in_file(path: str, digest: str) -> _Names:
+    return _names_in.__wrapped__(Path(path).read_text(errors="surrogateescape"))
 
 
 def check_types(

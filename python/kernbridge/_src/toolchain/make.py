@@ -228,7 +228,7 @@ def _compile(job: LibraryJob, finished: Finished, workspace: Path) -> tuple[list
             )
             texts = [ended.text]
             if ended.status == 0 and not ended.limit and check:
-                _translate(job, check, workspace, preprocess, finished.flags)
+                _translate(job, workspace, preprocess, finished.flags)
                 ended = programs.run(asking[1], errors=True, environment=environment)
                 texts.append(ended.text)
     except OSError as e:
@@ -263,16 +263,12 @@ def _preprocessor(command: Sequence[str], environment: Mapping[str, str]) -> lib
 
 
 def _translate(
-    job: LibraryJob,
-    check: Callable[..., None],
-    workspace: Path,
-    preprocess: library.Preprocess,
-    flags: Sequence[str],
+    job: LibraryJob, workspace: Path, preprocess: library.Preprocess, flags: Sequence[str]
 ) -> None:
     others = (*_SYSTEM, LOCAL, *job.own, str(workspace), *job.command.system)
     for path in read_make(_text(str(workspace / f"{job.stem}.d"))):
-        if not path.startswith(others) and os.path.isfile(path):
-            check(job.request.name, path, _text(path), preprocess)
+        if job.language.check and not path.startswith(others) and os.path.isfile(path):
+            job.language.check(job.request.name, path, _text(path), preprocess)
     text = _text(str(workspace / f"{job.stem}.i"))
     made = job.language.translate(job, flags, text)
     made_path = workspace / f"{job.stem}.ii"

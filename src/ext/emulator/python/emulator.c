@@ -32,7 +32,7 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 }
 
 /* Make known a library of a CUDA kernel for the CPU (src/ext/emulator/kb_cuda_code.h); the codes of
- * its parameters' types, their sizes, and the image of the kernel with loops, or b"". */
+ * its parameters' types and their sizes, of 32 bits, and the image with loops, or b"". */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *digest, *code;
@@ -43,14 +43,9 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
     if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
         return kb_python_raise(&err);
     const kb_cuda_kernel *kernel = kb_hostcuda_find(digest)->owner;
-    Py_ssize_t n = (Py_ssize_t)kernel->n_parameters;
-    PyObject *codes = PyTuple_New(n), *sizes = PyTuple_New(n);
-    bool whole = codes && sizes;
-    for (Py_ssize_t i = 0; whole && i < n; i++)
-        whole = PyTuple_SetItem(codes, i, PyLong_FromLong(kernel->codes[i])) == 0 &&
-                PyTuple_SetItem(sizes, i, PyLong_FromUnsignedLong(kernel->sizes[i])) == 0;
     const kb_cuda_loops *loops = kernel->loops;
-    return Py_BuildValue("NNy#", codes, sizes, loops ? loops->image : "",
+    Py_ssize_t n = (Py_ssize_t)(kernel->n_parameters * sizeof *kernel->codes);
+    return Py_BuildValue("y#y#y#", kernel->codes, n, kernel->sizes, n, loops ? loops->image : "",
                          (Py_ssize_t)(loops ? loops->image_size : 0));
 }
 

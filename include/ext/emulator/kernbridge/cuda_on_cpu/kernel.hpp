@@ -3,10 +3,17 @@
 #ifndef KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
 #define KERNBRIDGE_CUDA_ON_CPU_KERNEL_HPP
 
-#ifdef KERNBRIDGE_CUDA_FOR_ENZYME_HPP /* which instantiates it, and finds its name there */
+#ifdef KERNBRIDGE_CUDA_FOR_ENZYME_HPP /* it finds the kernel's name, codes and sizes there */
+#pragma clang force_cuda_host_device begin
+template <typename F> struct kb_parameters;
+template <typename... P> struct kb_parameters<void (*)(P...)> {
+    static constexpr int codes[] = {kernbridge_signature::code<P>::value..., 0};
+    static constexpr int sizes[] = {sizeof(P)..., 0};
+};
 #define KB_CUDA_KERNEL(...)                                                                        \
-    extern "C" __device__ const void *const kb_description =                                       \
-        reinterpret_cast<const void *>(&__VA_ARGS__);
+    using kb_kernel = kb_parameters<decltype(&__VA_ARGS__)>;                                       \
+    extern "C" __device__ const void *const kb_description[] = {                                   \
+        reinterpret_cast<const void *>(&__VA_ARGS__), kb_kernel::codes, kb_kernel::sizes};
 #else
 #include "kernbridge/cuda_on_cpu/launch.hpp"
 

@@ -133,8 +133,6 @@ struct Configuration {
                               cooperative ? this : nullptr};
         return run(run_threads<F>, parameters);
     }
-    /* The address of a kernel whose name alone says which one it is. */
-    template <typename... P> static auto of(void (*kernel)(P...)) { return kernel; }
 
     /* Whether it has loops, in which it then has run. */
     template <typename... P, typename... A>
@@ -162,12 +160,12 @@ struct Configuration {
 /* `f<<<grid, block, ...>>>(a, b)` becomes
  * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...), "f", 0}(a, b)`:
  * each argument is evaluated once, and copied for each thread, as a parameter is. In a module with
- * kb_cuda_loops, the last is a function that gives the address of `f`, if that has one. */
+ * kb_cuda_loops, the last is a function that calls run_loops, if the name of `f` tells which. */
 template <typename F, typename G> struct Launch {
     const F &kernel;
     Configuration configuration;
     const char *name;
-    G address;
+    G loops;
 
     template <typename... A> void operator()(A... arguments)
     {
@@ -175,8 +173,8 @@ template <typename F, typename G> struct Launch {
             kernel(arguments...);
         };
         configuration.name = name;
-        if constexpr (std::is_invocable<G, Configuration>::value)
-            if (configuration.run_loops(address(configuration), arguments...))
+        if constexpr (std::is_invocable<G, Configuration &, A &...>::value)
+            if (loops(configuration, arguments...))
                 return;
         (void)configuration.run(call);
     }

@@ -75,28 +75,25 @@ KB_VOTE(__any_sync, int, VOTE_ANY, votes >> 32 & 1)
 KB_VOTE(__uni_sync, int, VOTE_EQUAL, votes >> 32 & 1)
 #undef KB_VOTE
 
+#define KB_MATCH(all)                                                                              \
+    static_assert(sizeof value <= 8, "a word of 32 or 64 bits is compared");                       \
+    uint64_t bits = 0;                                                                             \
+    memcpy(&bits, &value, sizeof value);                                                           \
+    kernbridge::cuda_on_cpu::Away away(__func__);                                                  \
+    const uint64_t found = kernbridge::cuda_on_cpu::host().match(away.self, mask, all, bits, site)
 template <typename T> static inline unsigned __match_any_sync(unsigned mask, T value, KB_SITE)
 {
-    static_assert(sizeof value <= 8, "a word of 32 or 64 bits is compared");
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
-    kernbridge::cuda_on_cpu::Away away("__match_any_sync");
-    return static_cast<unsigned>(
-        kernbridge::cuda_on_cpu::host().match(away.self, mask, 0, bits, site));
+    KB_MATCH(0);
+    return static_cast<unsigned>(found);
 }
 template <typename T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int *is_same, KB_SITE)
 {
-    static_assert(sizeof value <= 8, "a word of 32 or 64 bits is compared");
-    uint64_t bits = 0, found;
-    memcpy(&bits, &value, sizeof value);
-    {
-        kernbridge::cuda_on_cpu::Away away("__match_all_sync");
-        found = kernbridge::cuda_on_cpu::host().match(away.self, mask, 1, bits, site);
-    }
+    KB_MATCH(1);
     *is_same = found >> 32 & 1;
     return static_cast<unsigned>(found);
 }
+#undef KB_MATCH
 
 /* Reductions: each lane reads all of the mask, in the same order. */
 #define KB_REDUCE(name, T, expression)                                                             \
