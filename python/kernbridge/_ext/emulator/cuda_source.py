@@ -39,6 +39,7 @@ _WRAPPED = "-Wl,-Bsymbolic,--wrap=memcpy,--wrap=memmove,--wrap=memset"  # clang 
 Changes = list[tuple[int, int, str]]  # of a text: each from, to before, and what stands there
 _CHECKED_LIBRARIES = (_WRAPPED, "-lstdc++", "-lm", "-lgcc_s", "-lc")
 
+_LOOPS_BY = "-DKB_LOOPS_BY="  # what makes loops, of which others are other libraries
 _NAMESPACE = "::kernbridge::cuda_on_cpu::"
 _CUB = re.compile(r"/cub/[^\0]+\.cuh$")
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\\n]|\\.)*)"([ \d]*)$', re.MULTILINE)
@@ -140,14 +141,6 @@ _PTX_OF_CUB = {
 _FOR_NVCC = re.compile(
     r"(?P<same>\busing (?P<name>\w+)\s*=\s*(?:typename\s+)?)(?=(?P=name)\s*<)|#pragma GCC unroll.*"
 )
-
-
-_LOOPS = """
-static void kb_kernel_{i}() __attribute__((weakref("{0}")));
-extern "C" __attribute__((weak, visibility("hidden"))) kb_cuda_loops kb_cuda_loops_{next};
-kb_cuda_loops kb_cuda_loops_{i} = {{
-    &kb_cuda_loops_{next}, kb_kernel_{i}, {1}, {2}, {3}, "{4}", 0}};
-"""
 
 
 def _refused(label: str, place: str, what: str) -> KernelCompilationError:
@@ -334,17 +327,17 @@ class _Translation:
         if not callee.strip() or after is None:
             raise self._refuse(found.start(), "<<< that launches no kernel")
         capture, given, passed, changes = self._arguments(after.end())
+        plain, loops = " ".join(_MARKER.sub("", callee).split()), "0"
+        if self.loops:
+            run = f"kb_how.run_loops({plain}, kb_p...)"
+            loops = f"[&](auto &kb_how, auto &...kb_p) -> decltype({run}) {{ return {run}; }}"
         head = (
-            f"{_NAMESPACE}Launch{{[{capture}]({given}) __attribute__((always_inline)) "
-            f"{{ {callee.rstrip()}({passed}); }}, {_NAMESPACE}Configuration("
+            f"{_NAMESPACE}Launch{{[{capture}]({given}) __attribute__((always_inline)) {{ "
+            f"{callee.rstrip()}({passed}); }}, {_NAMESPACE}Configuration({json.dumps(plain)}, "
         )
         lines = "\n" * callee[len(callee.rstrip()) :].count("\n")
-        name, loops = json.dumps(" ".join(callee.split())), "0"
-        if self.loops:
-            run = f"kb_how.run_loops({callee.strip()}, kb_p...)"
-            loops = f"[&](auto &kb_how, auto &...kb_p) -> decltype({run}) {{ return {run}; }}"
-        tail = f"), {name}, {loops}}}"
-        changes += [(begin, found.end(), head + lines), (end, after.end() - 1, tail)]
+        changes.append((begin, found.end(), head + lines))
+        changes.append((end, after.end() - 1, f"), {loops}}}"))
         return changes
 
     def _arguments(self, begin: int) -> tuple[str, str, str, Changes]:
@@ -568,7 +561,13 @@ def _command(request: Request) -> Command:
     translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
-    translated += ["-Wno-attribute-alias", f"-DKB_LOOPS_BY={_loops_by(request)}"]  # see _LOOPS
+    has_traps = os.uname().machine == "x86_64"  # where all code ends at a division by zero
+    if has_traps and "__syncthreads" in request.source and not request.checked:
+        with contextlib.suppress(ImportError):  # without the extension
+            from kernbridge._ext.enzyme import tool
+
+            made_by = library.digest_of_values([package_digest.digest_of(), *tool.roots()])
+            translated += ["-Wno-attribute-alias", f"{_LOOPS_BY}{made_by}"]
     if os.uname().machine == "aarch64":  # where a division by zero would give 0
         translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
     if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
@@ -582,29 +581,14 @@ def _command(request: Request) -> Command:
     )
 
 
-def _loops_by(request: Request) -> str:
-    """Return a digest of what makes loops for kernels with barriers; "" where nothing does."""
-    has_traps = os.uname().machine == "x86_64"  # where both end at a division by zero
-    with contextlib.suppress(ImportError):  # without the extension
-        if has_traps and "__syncthreads" in request.source and not request.checked:
-            from kernbridge._ext.enzyme import tool
-
-            return library.digest_of_values([package_digest.digest_of(), *tool.roots()])
-    return ""
-
-
 def _translated(job: LibraryJob, flags: Sequence[str], text: str) -> str:
     """Return what the C++ compiler gets, with loops of the kernels that can have some."""
     request, loops = job.request, list[str]()
     try:
-        if _loops_by(request):
+        if any(word.startswith(_LOOPS_BY) for word in job.command.translated):
             from kernbridge._ext.enzyme import cuda_ir
 
-            images = cuda_ir.images_with_loops(request, [*flags, *job.command.cflags])
-            for i, (*of_kernel, image, code) in enumerate(images):
-                data = "".join(f"\\{byte:03o}" for byte in image + code)
-                given = *of_kernel, len(image), len(code), data
-                loops.append(_LOOPS.format(*given, i=i, next=i + 1))
+            loops += cuda_ir.loops(request, [*flags, *job.command.cflags])
     except Exception as e:  # without clang, say
         log.debug("%s has no loops between barriers: %s", request.name, e)
     return _Translation(request.name, text, job.own, request.checked, loops).result()

@@ -5,7 +5,7 @@ the names, and cuda_for_enzyme.hpp has what only a GPU has. In the IR, what only
 calls of functions `kb.*`, as the emulator's compiler knows them. A template is instantiated where
 the same translation unit takes its address, and a function of the words of a launch calls it.
 
-Of this, cuda_cpp.py makes derivatives, and `images_with_loops` code for CPUs. Nothing here imports
+Of this, cuda_cpp.py makes derivatives, and `loops` code for CPUs. Nothing here imports
 Numba.
 """
 
@@ -46,6 +46,12 @@ _FOR_CPU = (
     *("-g0", "-U__CUDA_ARCH__", "-D__NVCC__", "-Xclang", "-mlong-double-80"),
     "-fno-strict-float-cast-overflow",
 )
+_LOOPS = """
+static void kb_kernel_{i}() __attribute__((weakref("{0}")));
+extern "C" __attribute__((weak, visibility("hidden"))) kb_cuda_loops kb_cuda_loops_{next};
+kb_cuda_loops kb_cuda_loops_{i} = {{
+    &kb_cuda_loops_{next}, kb_kernel_{i}, {1}, {2}, {3}, "{4}", 0}};
+"""
 _FOLDERS = ("ext/emulator/cuda", "ext/emulator")
 _ALIGNMENT = 16
 _NAME = r"(@[\w.$]+|@\"[^\"]*\")"
@@ -78,15 +84,12 @@ def entry_of(module: Module) -> tuple[str, list[int], list[int]]:
     return entry, codes, sizes
 
 
-def images_with_loops(
-    request: Any, flags: Sequence[str]
-) -> Iterator[tuple[str, int, bytes, bytes]]:
-    """The images for CPUs of kernels that can have loops between their barriers.
+def loops(request: Any, flags: Sequence[str]) -> Iterator[str]:
+    """The kb_cuda_loops, in C++, of the kernels of a request that can have some.
 
-    They take words, and compute what the library of the request does. Each comes with the mangled
-    name of the kernel and the number of words, and is followed by its machine code.
+    Each has an image for CPUs, which takes words and computes what the library of the request does.
     """
-    label, is_module = request.name, request.finish is not None
+    label, is_module, n = request.name, request.finish is not None, 0
     unit = HEADER + '#include "kernbridge/module.h"\n' * is_module + request.source
     text = str(compiled(label, unit, flags, request.include_paths, ()))
     kernels = llvm_text.symbols("".join(_KERNELS.findall(text)))
@@ -120,7 +123,9 @@ def images_with_loops(
         except Exception as e:  # whatever it is, there are fibres
             log.debug("%s of %s has no loops between barriers: %s", entry, label, e)
             continue
-        yield entry, sum(-(-size // 8) for size in sizes), image, code.data
+        data = "".join(f"\\{byte:03o}" for byte in image + code.data)
+        numbers = sum(-(-size // 8) for size in sizes), len(image), len(code.data)
+        yield _LOOPS.format(entry, *numbers, data, i=n, next=(n := n + 1))
 
 
 def compiled(

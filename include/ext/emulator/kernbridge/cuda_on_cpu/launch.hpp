@@ -110,13 +110,13 @@ __attribute__((noinline)) static cudaError_t launch(const kb_cuda_launch &how)
 }
 
 struct Configuration {
+    const char *name; /* of the kernel */
     dim3 grid, block;
     size_t shared;
     bool cooperative = false;
-    const char *name = "a kernel";
 
-    Configuration(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
-        : grid(grid), block(block), shared(shared)
+    Configuration(const char *name, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t = nullptr)
+        : name(name), grid(grid), block(block), shared(shared)
     {
     }
 
@@ -158,13 +158,12 @@ struct Configuration {
 };
 
 /* `f<<<grid, block, ...>>>(a, b)` becomes
- * `Launch{[&](auto... p) { f(p...); }, Configuration(grid, block, ...), "f", 0}(a, b)`:
+ * `Launch{[&](auto... p) { f(p...); }, Configuration("f", grid, block, ...), 0}(a, b)`:
  * each argument is evaluated once, and copied for each thread, as a parameter is. In a module with
  * kb_cuda_loops, the last is a function that calls run_loops, if the name of `f` tells which. */
 template <typename F, typename G> struct Launch {
     const F &kernel;
     Configuration configuration;
-    const char *name;
     G loops;
 
     template <typename... A> void operator()(A... arguments)
@@ -172,14 +171,13 @@ template <typename F, typename G> struct Launch {
         auto call = [kernel = kernel, arguments...]() __attribute__((always_inline)) {
             kernel(arguments...);
         };
-        configuration.name = name;
         if constexpr (std::is_invocable<G, Configuration &, A &...>::value)
             if (loops(configuration, arguments...))
                 return;
         (void)configuration.run(call);
     }
 };
-template <typename F, typename G> Launch(const F &, Configuration, const char *, G) -> Launch<F, G>;
+template <typename F, typename G> Launch(const F &, Configuration, G) -> Launch<F, G>;
 
 } // namespace kernbridge::cuda_on_cpu
 
@@ -189,7 +187,7 @@ template <typename F, typename G> Launch(const F &, Configuration, const char *,
     static inline cudaError_t name(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,  \
                                    size_t shared = 0, cudaStream_t = nullptr)                      \
     {                                                                                              \
-        kernbridge::cuda_on_cpu::Configuration how(grid, block, shared);                           \
+        kernbridge::cuda_on_cpu::Configuration how("a kernel", grid, block, shared);               \
         how.cooperative = is_cooperative;                                                          \
         [[maybe_unused]] auto next = [&arguments] { return *arguments++; };                        \
         std::tuple<P...> given{*static_cast<P *>(next())...}; /* braces: in this order */          \
@@ -205,7 +203,7 @@ template <typename... P, typename... A>
 static inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...),
                                              A &&...arguments)
 {
-    kernbridge::cuda_on_cpu::Configuration how(config->gridDim, config->blockDim,
+    kernbridge::cuda_on_cpu::Configuration how("a kernel", config->gridDim, config->blockDim,
                                                config->dynamicSmemBytes);
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const cudaLaunchAttribute &attribute = config->attrs[i];

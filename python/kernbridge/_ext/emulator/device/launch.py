@@ -68,10 +68,6 @@ def failure(api: Any, call: str, code: str) -> Exception:
     return api.CudaAPIError(getattr(binding.CUresult, code), f"Call to {call} results in {code}")
 
 
-class _Pushed(threading.local):
-    n = 0  # how often a thread has pushed the only context
-
-
 def _nothing(*_: Any, **__: Any) -> None:
     """Everything has ended when a call returns, and needs no preparation."""
 
@@ -93,7 +89,7 @@ class HostDriver:
         self.devices: dict[int, Any] = {}
         # What has not ended: memory and pinned memory by address, streams, and times of events.
         self.alive: dict[int, Any] = {}
-        self._pushed = _Pushed()
+        self._thread = threading.local()  # `pushed`: how often it has pushed the only context
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -120,13 +116,13 @@ class HostDriver:
         return _ATTRIBUTES.get(code.name.removeprefix("CU_DEVICE_ATTRIBUTE_"), 0)
 
     def cuCtxGetCurrent(self) -> Any:
-        return binding.CUcontext(_CONTEXT if self._pushed.n else 0)
+        return binding.CUcontext(_CONTEXT if getattr(self._thread, "pushed", 0) else 0)
 
     def cuCtxPushCurrent(self, handle: Any) -> None:
-        self._pushed.n += 1
+        self._thread.pushed = getattr(self._thread, "pushed", 0) + 1
 
     def cuCtxPopCurrent(self) -> Any:
-        self._pushed.n -= 1
+        self._thread.pushed -= 1
         return binding.CUcontext(_CONTEXT)
 
     def cuMemGetInfo(self) -> tuple[int, int]:
