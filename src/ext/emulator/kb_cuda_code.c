@@ -80,8 +80,7 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *f
     code.threads.is_whole = kb_object_find(placed, "kb_whole") != NULL;
     code.concurrent = !has_variables && !kb_object_uses(placed, "kb_print");
     code.owner = placed;
-    bool is_blocks = code.blocks && !code.threads.run, is_fibre = !code.blocks && code.threads.run;
-    bool is_of_form = form == BLOCKS ? is_blocks : is_fibre;
+    bool is_of_form = !code.blocks == (form != BLOCKS) && !code.threads.run == (form == BLOCKS);
     if (is_of_form && has_variables)
         code.variables = kb_variables_new(first_of(placed), &object, make_copy);
     if (!is_of_form)

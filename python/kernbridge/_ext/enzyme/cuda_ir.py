@@ -5,8 +5,7 @@ the names, and cuda_for_enzyme.hpp has what only a GPU has. In the IR, what only
 calls of functions `kb.*`, as the emulator's compiler knows them. A template is instantiated where
 the same translation unit takes its address, and a function of the words of a launch calls it.
 
-Of this, cuda_cpp.py makes derivatives, and `loops` code for CPUs. Nothing here imports
-Numba.
+Of this, cuda_cpp.py makes derivatives, and `loops` code for CPUs. Nothing here imports Numba.
 """
 
 from __future__ import annotations

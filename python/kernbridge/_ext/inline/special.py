@@ -147,17 +147,16 @@ def round(x: Any, rounding_method: Any) -> Any:
     return jnp.copysign(jnp.where(up, below + 1, below), x)
 
 
-def _of_jax(name: str) -> Callable[..., Any]:
-    function = getattr(private_jax.special, f"{name}_impl")
-    return lambda *arguments: function(*arguments, dtype=np.float64)
-
-
 # Primitives that JAX itself implements by others.
 _OF_JAX = ["igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "regularized_incomplete_beta"]
 _OF_FLOAT64 = {
     **{f.__name__: f for f in (bessel_i1e, cbrt, digamma, polygamma, zeta)},
     "bessel_i0e": lambda x: private_jax.special.bessel_i0e_impl(x),
-    **{name: _of_jax(name) for name in _OF_JAX if hasattr(private_jax.special, f"{name}_impl")},
+    **{
+        name: functools.partial(function, dtype=np.float64)
+        for name in _OF_JAX
+        if (function := getattr(private_jax.special, f"{name}_impl", None))
+    },
 }
 FUNCTIONS = {  # by the names of the primitives
     **{f.__name__: f for f in (clz, erf_inv, nextafter, population_count, round)},

@@ -261,7 +261,7 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
 
     The library describes the kernel's parameters itself, and the core finds it by the digest of an
     image, as it finds the code of Numba-CUDA's kernels. Exported programs contain the library, or
-    the kernel with loops between its barriers, if the library has that.
+    its loops if it has some.
     CompilationError is raised if the compiler refuses the source, KernelCompilationError if only
     GPUs have what it uses.
     """

@@ -217,12 +217,10 @@ KB_IS(cudaError_t, cudaGetLastError, (),
 KB_IS(cudaError_t, cudaPeekAtLastError, (), kernbridge::cuda_on_cpu::last_error)
 KB_IS(const char *, cudaGetErrorName, (cudaError_t error),
       kernbridge::cuda_on_cpu::about_error(error, true))
-static inline const char *cudaGetErrorString(cudaError_t error)
-{
-    if (error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch)
-        return kernbridge::cuda_on_cpu::refused_launch;
-    return kernbridge::cuda_on_cpu::about_error(error, false);
-}
+KB_IS(const char *, cudaGetErrorString, (cudaError_t error),
+      error == cudaErrorInvalidConfiguration && *kernbridge::cuda_on_cpu::refused_launch
+          ? kernbridge::cuda_on_cpu::refused_launch
+          : kernbridge::cuda_on_cpu::about_error(error, false))
 
 /* Functions that always succeed. Most have nothing to do here, or one value to give. */
 #define KB_SUCCEEDS(name, parameters, action)                                                      \
@@ -340,14 +338,12 @@ KB_COPIES(cudaMemcpyFromSymbol,
 #undef KB_COPIES
 
 /* What the device is like. */
-static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
-{
-    *p = {"CPU", static_cast<size_t>(1) << 34, 48 * 1024, kernbridge::cuda_on_cpu::SHARED_MAX,
-          228 * 1024, 64 * 1024, 65536, 32, kernbridge::cuda_on_cpu::THREADS_MAX, {1024, 1024, 64},
-          {INT_MAX, 65535, 65535}, 9, 0, 1, 2048, 1, 0, 1 << 20,
-          1, 1, 1, 1, 1, cudaComputeModeDefault, 1000000, 1000000, 64};
-    return cudaSuccess;
-}
+KB_SUCCEEDS(cudaGetDeviceProperties, (cudaDeviceProp * p, int),
+            (*p = {"CPU", static_cast<size_t>(1) << 34, 48 * 1024,
+                   kernbridge::cuda_on_cpu::SHARED_MAX, 228 * 1024, 64 * 1024, 65536, 32,
+                   kernbridge::cuda_on_cpu::THREADS_MAX, {1024, 1024, 64},
+                   {INT_MAX, 65535, 65535}, 9, 0, 1, 2048, 1, 0, 1 << 20, 1, 1, 1, 1, 1,
+                   cudaComputeModeDefault, 1000000, 1000000, 64}))
 static inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
     using namespace kernbridge::cuda_on_cpu;

@@ -61,11 +61,8 @@ KB_UNCHECKED KB_IS(const kb_cuda_host &, host, (), *kb_cuda_host_slot.functions)
 KB_UNCHECKED KB_IS(uint32_t, index_of_thread, (),
                    threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))
 
-static inline void filled(void *at, size_t size)
-{
-    if (KB_CUDA_IS_CHECKED && kb_cuda_host_slot.functions)
-        host().filled(at, size);
-}
+KB_IS(void, filled, (void *at, size_t size),
+      KB_CUDA_IS_CHECKED && kb_cuda_host_slot.functions ? host().filled(at, size) : (void)0)
 
 /* Threads of the block with these threads: one of them, and the running one. */
 KB_UNCHECKED KB_IS(kb_cuda_thread *, thread_number, (kb_cuda_thread *of_block, uint32_t i),

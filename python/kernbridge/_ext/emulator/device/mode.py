@@ -10,19 +10,13 @@ from typing import Any
 RUN, CHECK = "run", "check"
 
 
-class _Thread(threading.local):
-    """What holds for one thread; None leaves it to the process."""
-
-    mode: str | None = None
-
-
-thread = _Thread()
+thread = threading.local()  # `mode`: what holds for it; None leaves it to the process
 of_process: str | None = None  # for all threads, for as long as the process lives
 
 
 def current() -> str | None:
     """Return RUN or CHECK where launches run on the CPU, None where they go to a GPU."""
-    return thread.mode or of_process
+    return getattr(thread, "mode", None) or of_process
 
 
 def choose(

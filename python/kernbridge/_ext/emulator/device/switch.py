@@ -66,7 +66,7 @@ class cuda_on_cpu(ContextDecorator):  # users call it as a function
 
     def __enter__(self) -> cuda_on_cpu:
         _install_hooks().use_twins()
-        self._before.append(mode.thread.mode)
+        self._before.append(getattr(mode.thread, "mode", None))
         mode.thread.mode = self._mode
         return self
 
