@@ -192,10 +192,9 @@ kb_status kb_cuda_host_connect(void *library, kb_error *err)
                             slot->version, KB_CUDA_HOST_VERSION);
     for (kb_cuda_loops *l = slot->loops; l; l = l->next) {
         kb_error why; /* code for another processor: the kernel runs as fibres */
-        const char *made = l->image + l->image_size;
-        if (kb_hostcuda_find(l->image) ||
-            kb_cuda_code_load(l->image, made, l->size, "a module", &why) == KB_OK)
-            l->code = kb_hostcuda_find(l->image);
+        if (!kb_hostcuda_find(l->image))
+            (void)kb_cuda_code_load(l->image, l->image + l->image_size, l->size, "a module", &why);
+        l->code = kb_hostcuda_find(l->image);
     }
     kb_status s = slot->functions ? KB_OK : kb_variables_note(slot, err);
     slot->functions = &functions;

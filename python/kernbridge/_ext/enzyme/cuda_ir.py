@@ -91,19 +91,17 @@ def loops(request: Any, flags: Sequence[str]) -> Iterator[str]:
     label, is_module, n = request.name, request.finish is not None, 0
     unit = HEADER + '#include "kernbridge/module.h"\n' * is_module + request.source
     text = str(compiled(label, unit, flags, request.include_paths, ()))
-    kernels = llvm_text.symbols("".join(_KERNELS.findall(text)))
     if is_module:  # whose host may write to what is constant for kernels
         text = text.replace("addrspace(4)", "addrspace(1)")
     module, target = Module(text), targets.of_platform("cpu", label=label)
-    if not is_module:
-        kernels = [entry_of(module)[0]]
+    kernels = llvm_text.symbols("".join(_KERNELS.findall(text)))
     types = [*dict.fromkeys(_BY_VALUE.findall(text))]
     text += "".join(f"@kb.type.{i} = external global {kind}\n" for i, kind in enumerate(types))
     parsed = llvm.parse_assembly(text)
     variables = (parsed.get_global_variable(f"kb.type.{i}") for i in range(len(types)))
     layout = llvm.create_target_data(parsed.data_layout)
     known = [layout.get_abi_size(v.global_value_type) for v in variables]
-    for entry in kernels:
+    for entry in kernels if is_module else [entry_of(module)[0]]:
         if "llvm.nvvm.barrier0" not in llvm_text.reached(module.functions, entry):
             continue
         by_value = map(_BY_VALUE.search, module.functions[entry].parameters)

@@ -61,7 +61,6 @@ _INCLUDED = Path(__file__).parent / "include"
 _STDINT = (_INCLUDED / "stdint.h").read_text()
 _DESCRIBING = "kernbridge_signature.h"  # the header that describes the parameters of kernels
 _DESCRIPTION = (_INCLUDED / _DESCRIBING).read_text()
-_ENTRY = '#include "kernbridge/cuda_on_cpu/kernel.hpp"'
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(
@@ -125,10 +124,10 @@ class Compilation:
 
     def unit(self) -> str:
         """The source and a description of the kernel, by the header for CPUs."""
-        file = json.dumps(self.file, ensure_ascii=False)
+        file = f"#line 1 {json.dumps(self.file, ensure_ascii=False)}"
         described = f'#line 1 "{_DESCRIBING}"\n{_DESCRIPTION}'
-        last = f'#line 1 "kernbridge"\n{_ENTRY}\nKB_CUDA_KERNEL({self.name})'
-        return f"{described}\n#line 1 {file}\n{self.source}\n{last}\n"
+        last = '#line 1 "kernbridge"\n#include "kernbridge/cuda_on_cpu/kernel.hpp"'
+        return "\n".join((described, file, self.source, last, f"KB_CUDA_KERNEL({self.name})\n"))
 
 
 def compile_kernel(request: Compilation) -> NvrtcFunction:
@@ -445,13 +444,11 @@ def _names_in(text: str) -> _Names:
 
 def _header(path: str) -> tuple[str, _Names] | None:
     """Return digest and names of a file, read again unless it is certain that nothing changed."""
-    try:
+    with contextlib.suppress(OSError, ValueError):  # the compiler cannot read it either
         about = os.stat(path)
         if stat.S_ISREG(about.st_mode):
             digest = remembered(path, about)
             return digest, _names_in_file(path, digest)
-    except (OSError, ValueError):  # the compiler cannot read it either
-        pass
     return None
 
 
