@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from kernbridge._src.base.errors import KernelCompilationError
 from kernbridge._src.forge.obtain import log
 from kernbridge._src.keys import package_digest
+from kernbridge._src.numba_common import cpu_features
 from kernbridge._src.scan import scanner
 from kernbridge._src.toolchain import compilers, library
 from kernbridge._src.toolchain.library import Command, Language, LibraryJob, Preprocess, Request
@@ -561,15 +562,14 @@ def _command(request: Request) -> Command:
     translated = [*compiler.command, "-std=c++17", *optimize, "-fPIC", "-shared", "-fno-math-errno"]
     translated += ["-fvisibility=hidden", "-fno-strict-aliasing", "-ffp-contract=off", "-o", "@out"]
     translated += ["-fno-trapping-math", f"-Werror=frame-larger-than={FRAME_MAX}"]
-    has_traps = os.uname().machine == "x86_64"  # where all code ends at a division by zero
-    if has_traps and "__syncthreads" in request.source and not request.checked:
+    if os.uname().machine == "aarch64":  # where a division by zero would give 0
+        translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
+    elif "__syncthreads" in request.source and not request.checked:
         with contextlib.suppress(ImportError):  # without the extension
             from kernbridge._ext.enzyme import tool
 
-            made_by = library.digest_of_values([package_digest.digest_of(), *tool.roots()])
-            translated += ["-Wno-attribute-alias", f"{_LOOPS_BY}{made_by}"]
-    if os.uname().machine == "aarch64":  # where a division by zero would give 0
-        translated += ["-fsanitize=integer-divide-by-zero", "-fsanitize-undefined-trap-on-error"]
+            made_by = package_digest.digest_of(), *tool.roots(), cpu_features.asked()
+            translated += ["-Wno-attribute-alias", _LOOPS_BY + library.digest_of_values(made_by)]
     if request.checked and any("clang" in os.path.basename(tool) for tool in compiler.tools):
         translated += ["-mllvm", "-tsan-instrument-read-before-write"]
     return Command(
