@@ -87,7 +87,6 @@ class Operation:
             derivatives.check(spec.label, frontend)
         self.spec = spec
         self._frontend = frontend
-        self.__doc__ = about(f"{frontend.name}{frontend.parameters or ''}", frontend.place, spec)
         self._check_numbers = (spec.signature or frontend).check_numbers
         self._keywords = tuple(sorted((attributes or {}).items()))
         self._jitted: Any = None
@@ -236,6 +235,21 @@ class Operation:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the operation of a Numba kernel by the kernel's name, as functions are."""
         return vars(self).get("__qualname__") or super().__reduce_ex__(protocol)
+
+
+class _Doc:
+    """The docstring of `Operation`, or of an operation that has none of its kernel's."""
+
+    of_class = Operation.__doc__
+
+    def __get__(self, op: Operation | None, owner: type) -> str | None:
+        if op is None:
+            return self.of_class
+        frontend = op._frontend
+        return about(f"{frontend.name}{frontend.parameters or ''}", frontend.place, op.spec)
+
+
+Operation.__doc__ = _Doc()  # type: ignore[assignment]  # the text takes longer than an operation
 
 
 def about(kernel: str, place: str, described: object) -> str:
