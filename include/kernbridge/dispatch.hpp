@@ -22,19 +22,6 @@ namespace detail
                 KB_INVALID_ARGUMENT);
 }
 
-inline int width_of_index(DType dtype)
-{
-    if (dtype != DType::Int32 && dtype != DType::Int64)
-        refuse_dtype(dtype, "int32, int64");
-    return dtype == DType::Int32 ? 32 : 64;
-}
-
-/* 3264 for an int32 and an int64. */
-inline int widths_of_pair(DType index, DType offset)
-{
-    return width_of_index(index) * 100 + width_of_index(offset);
-}
-
 } // namespace detail
 } // namespace kernbridge
 
@@ -105,21 +92,8 @@ inline int widths_of_pair(DType index, DType offset)
 /* Dispatches over two index types; both dtypes come before both names:
  * KB_DISPATCH_SIGNED_INDEX_PAIR(indices.dtype(), offsets.dtype(), index_t, offset_t, {...}). */
 #define KB_DISPATCH_SIGNED_INDEX_PAIR(index_dtype, offset_dtype, index, offset, ...)               \
-    [&](const ::kernbridge::DType kb_index, const ::kernbridge::DType kb_offset) -> void {         \
-        switch (::kernbridge::detail::widths_of_pair(kb_index, kb_offset)) {                       \
-            KB_PAIR_CASE(3232, int32_t, index, int32_t, offset, __VA_ARGS__)                       \
-            KB_PAIR_CASE(3264, int32_t, index, int64_t, offset, __VA_ARGS__)                       \
-            KB_PAIR_CASE(6432, int64_t, index, int32_t, offset, __VA_ARGS__)                       \
-            KB_PAIR_CASE(6464, int64_t, index, int64_t, offset, __VA_ARGS__)                       \
-        }                                                                                          \
-    }(index_dtype, offset_dtype)
-#define KB_PAIR_CASE(widths, index_type, index, offset_type, offset, ...)                          \
-    case widths: {                                                                                 \
-        using index = index_type;                                                                  \
-        using offset = offset_type;                                                                \
-        __VA_ARGS__;                                                                               \
-        break;                                                                                     \
-    }
+    KB_DISPATCH_SIGNED_INDEX(index_dtype, index,                                                   \
+                             KB_DISPATCH_SIGNED_INDEX(offset_dtype, offset, __VA_ARGS__))
 
 #define KB_CHECK_CSR_INDICES_INT32(tensor)                                                         \
     KB_CHECK((tensor).dtype() == ::kernbridge::DType::Int32)                                       \

@@ -131,11 +131,7 @@ template <> struct Given<kb_tensor *> {
         return const_cast<kb_tensor *>(t);
     }
 };
-template <> struct Given<const kb_tensor *> {
-    static const kb_tensor *array(const kb_tensor *t, void *, const char *)
-    {
-        return t;
-    }
+template <> struct Given<const kb_tensor *> : Given<kb_tensor *> {
 };
 
 template <typename R> struct is_status {
