@@ -9,30 +9,6 @@ from typing import Any
 from kernbridge._src.base import debug
 from kernbridge._src.base.compiler_text import shorten
 
-__all__ = [
-    "BenchmarkDataFnNotProvidedError",
-    "CompilationError",
-    "DerivativeRuleError",
-    "ExportError",
-    "HeaderNotFoundError",
-    "HostCompilerIncompatibleError",
-    "HostCompilerNotFoundError",
-    "KernbridgeError",
-    "KernbridgeWarning",
-    "KernelCompilationError",
-    "KernelError",
-    "KernelFallbackExhaustedError",
-    "KernelFaultError",
-    "KernelLoadError",
-    "KernelNotAvailableError",
-    "KernelRegistrationError",
-    "KernelToolchainError",
-    "NoDerivativeError",
-    "NvccNotFoundError",
-    "UnknownVersionError",
-    "UnsupportedArchError",
-]
-
 MOST_LINES = 24  # of a refused source's message, so that it fits on a screen with its traceback
 _CODE = re.compile(r" \[(KB\d{4})\]")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")  # of Numba's messages where colorama is installed
@@ -278,6 +254,13 @@ class UnsupportedArchError(_CompilerReport, KernelToolchainError):
         return str(self.args[0])
 
 
+class KernbridgeWarning(UserWarning):
+    """Code that works, but perhaps not as its author expects."""
+
+
+_OF_OURS = (KernbridgeError, KernbridgeWarning)
+__all__ = [n for n, c in vars().items() if isinstance(c, type) and issubclass(c, _OF_OURS)]
+
 # BrainEvent's exceptions that kernbridge never raises, for programs that catch them.
 
 
@@ -299,10 +282,6 @@ class CUDANotInstalledError(KernelError):
 
 class GpuArchDetectionError(KernelToolchainError):
     """The GPUs to compile for could not be found out."""
-
-
-class KernbridgeWarning(UserWarning):
-    """Code that works, but perhaps not as its author expects."""
 
 
 for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users import them
