@@ -456,8 +456,7 @@ def check_directives(label: str, file: str, text: str, preprocess: Preprocess) -
         kind, rest, directive = found[1], found[2], found[0].strip()
         line = text.count("\n", 0, found.start()) + 1 - shift
         if kind == "line":
-            numbered = re.match(r'\s*(\d+)\s*"([^"]*)"', rest)
-            if numbered:
+            if numbered := re.match(r'\s*(\d+)\s*"([^"]*)"', rest):
                 name, shift = numbered[2], line + shift + 1 - int(numbered[1])
         elif kind == "include":
             if named := _LIBRARIES.match(rest):

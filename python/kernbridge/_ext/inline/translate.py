@@ -217,8 +217,7 @@ class _Translation:
         name, params = eqn.primitive.name, eqn.params
         if name in _CALLS:
             return self.block(next(params[p] for p in _BODIES if p in params), operands)
-        structure = getattr(self, f"_{name}", None)
-        if structure is not None:
+        if structure := getattr(self, f"_{name}", None):
             return list(structure(eqn, *operands))
         if not eqn.outvars:
             raise NotTranslated("cannot be translated")

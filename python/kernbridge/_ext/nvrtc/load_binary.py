@@ -147,8 +147,7 @@ def load_binary(
             f"load_binary: {file} is neither a shared library nor a cubin nor a fatbin; "
             "pass the path of a .so, .cubin or .fatbin [KB5102]"
         )
-    why = _why_not(data)
-    if why is not None:
+    if why := _why_not(data):
         raise KernelLoadError(
             f"load_binary: {file} cannot be loaded: {why}; build it again for this machine [KB5102]"
         )

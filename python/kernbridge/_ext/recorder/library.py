@@ -85,8 +85,7 @@ def read(path: str) -> Library:
 
 def _kernels(path: str, container: bytes) -> Iterator[tuple[str, DeviceFunction]]:
     """The kernels of one translation unit, which has code for architectures and PTX."""
-    demangle = getattr(ctypes.CDLL(path), "__cxa_demangle", None)
-    if demangle:
+    if demangle := getattr(ctypes.CDLL(path), "__cxa_demangle", None):
         demangle.restype = ctypes.c_char_p
     start, images = hashlib.sha256(b"kernbridge.recorder" + container), ((0, container),)
     for name, sizes in _sizes(container).items():

@@ -101,8 +101,7 @@ def _errors(written: list[str], known: dict[tuple[str, int], str]) -> list[_Erro
                 current.append(line)
             continue
         current = None
-        here = _REQUIRED.match(line)
-        if here is not None:
+        if here := _REQUIRED.match(line):
             required = [line, *_excerpt(here, known)]
         if not (placed["kind"].endswith("error") if placed else _UNPLACED.search(line)):
             continue
@@ -143,8 +142,7 @@ def _lines_of(source: str) -> dict[tuple[str, int], str]:
     found: dict[tuple[str, int], str] = {}
     file, number = "", 0
     for text in source.splitlines():
-        directive = _DIRECTIVE.match(text)
-        if directive is not None:
+        if directive := _DIRECTIVE.match(text):
             number, file = int(directive[1]), re.sub(r"\\(.)", r"\1", directive[2])
         else:
             found.setdefault((file, number), text)

@@ -42,8 +42,7 @@ def hide_frames(error: BaseException) -> None:
     package lacks a name that kernbridge uses. What JAX puts in front of an error of a compilation,
     the line of the call, goes, too: the traceback has it.
     """
-    missing = versions.missing_name(error)
-    if missing is not None:
+    if missing := versions.missing_name(error):
         raise missing from error
     show_way(error)
     add_notes(error, *cells_in(str(error)))

@@ -229,8 +229,7 @@ class KernelParameters:
         """Refuse an output for a parameter that has a default, which is meant for an input."""
         n_written = n_outputs - self.n_appended  # the stream comes last
         outputs = found.names[len(found.names) - n_outputs :][:n_written]
-        name = next((n for n in outputs if n in self._optional), None)
-        if name is not None:
+        if name := next((n for n in outputs if n in self._optional), None):
             raise TypeError(
                 f"{self.label}: the call has {counted(n_inputs, 'input')} and "
                 f"{counted(n_written, 'output')}, so an output would be passed for the parameter "

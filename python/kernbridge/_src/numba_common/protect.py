@@ -41,8 +41,7 @@ def compile_protected(
         except UnknownVersionError:
             raise
         except Exception as e:
-            missing = versions.missing_name(e)
-            if missing is not None:
+            if missing := versions.missing_name(e):
                 raise missing from e
             return None, e
 

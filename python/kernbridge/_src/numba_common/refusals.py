@@ -185,8 +185,7 @@ def _named_place(function: Any, words: list[str]) -> tuple[str, int]:
 def _remedy(text: str, cause: str, function: Any, of_cuda: bool) -> str:
     if "which is a JAX array" in cause:
         return "Pass it as an input, or convert it to a NumPy array, which becomes a constant."
-    untyped = re.search(r"Untyped global name '(\w+)'", cause)
-    if untyped is not None:
+    if untyped := re.search(r"Untyped global name '(\w+)'", cause):
         return _remedy_for_untyped(untyped[1], cause, function, of_cuda)
     known = (*_REMEDIES_OF_CUDA, *_REMEDIES) if of_cuda else _REMEDIES
     default = f"{_ARGUMENTS}." if cause.startswith(_SURPRISED) else ""

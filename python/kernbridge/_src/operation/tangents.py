@@ -176,8 +176,7 @@ class InOrder:
         if self.mode == "jvp":
             given = dict(zip(self.inputs, given, strict=True))
         taken = names_taken(self.rule)
-        lacking = [name for name in taken if name not in known and name != "**"]
-        if lacking:
+        if lacking := [name for name in taken if name not in known and name != "**"]:
             raise DerivativeRuleError(
                 f"{self.label}: the {self.mode} rule takes {lacking[0]!r} by name, but this call "
                 f"has {', '.join(known)}; take these [KB2103]"
@@ -190,8 +189,7 @@ class InOrder:
         expected = f"a dict of cotangents by the names of inputs, which are {', '.join(by_name)}"
         if not isinstance(found, Mapping):
             raise returned.refusal(f"{found!r}, expected {expected}")
-        unknown = [name for name in found if name not in by_name]
-        if unknown:
+        if unknown := [name for name in found if name not in by_name]:
             raise returned.refusal(f"a cotangent for {unknown[0]!r}, expected {expected}")
         return tuple(map(found.get, by_name))
 

@@ -169,8 +169,7 @@ class ShardingRule:
                 f"rule {self.rule!r} names their dimensions {' '.join(self.inputs[i])!r} and "
                 f"{' '.join(term)!r}; use the same term for both, since they share memory [KB6001]"
             )
-        added = [name for name, _ in self.reduce if name not in term]
-        if added:
+        if added := [name for name, _ in self.reduce if name not in term]:
             raise ValueError(
                 f"{label}: output {o} is a sum over {', '.join(map(repr, added))} by the sharding "
                 f"rule {self.rule!r}, and starts as input {i} because of input_output_aliases, so "

@@ -72,8 +72,7 @@ def _find(language: str, variable: str, *names: str) -> HostCompiler:
             tried += [(program, [program])] if conda else []
         tried += [(f"{name} on PATH", [name]) for name in names]
     for what, words in tried:
-        found = _from_command(words)
-        if found is not None:
+        if found := _from_command(words):
             return found
         probes.append(f"{what}: no such program")
     raise missing(
