@@ -1,6 +1,7 @@
 """Arguments that hold several arrays: kernels see their fields by name, as tuples of Numba."""
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -47,11 +48,13 @@ def rows(m, x):
     return S((m.indptr.shape[0] - 1,), x.dtype)
 
 
-def drawn(dtype="float32"):
+def drawn():
     rng = np.random.default_rng(0)
-    dense = jnp.asarray(rng.normal(size=(5, 7)) * (rng.random((5, 7)) < 0.4), dtype)
-    m = sparse.BCSR.fromdense(dense)
-    return dense, m, jnp.asarray(rng.normal(size=7), dtype)
+    dense = np.float32(rng.normal(size=(5, 7)) * (rng.random((5, 7)) < 0.4))
+    indptr = np.append(0, (dense != 0).sum(1).cumsum())
+    parts = dense[dense != 0], np.int32(dense.nonzero()[1]), np.int32(indptr)
+    m = sparse.BCSR(tuple(map(jnp.asarray, parts)), shape=dense.shape)
+    return dense, m, jnp.asarray(rng.normal(size=7), jnp.float32)
 
 
 KINDS = {
@@ -60,6 +63,134 @@ KINDS = {
     "dataclass": lambda m, data: Matrix(m.indptr, data, m.indices, "weights"),
 }
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+FIELDS = "m.data: T[nnz], m.indices: i32[nnz], m.indptr: i32[rows + 1], x: T[cols] -> out: T[rows]"
+
+
+@kinds
+def test_a_signature_names_fields(kind):
+    dense, m, x = drawn()
+    op, given = numba_kernel(product, signature=FIELDS, sharding_rule=True), kind(m, m.data)
+    np.testing.assert_allclose(op(x=x, m=given), dense @ x, rtol=1e-5)
+    many = jnp.stack([m.data, 3 * m.data])
+    found = jax.jit(jax.vmap(lambda data: op(kind(m, data), x)))(many)
+    np.testing.assert_allclose(found, jnp.stack([dense @ x, 3 * dense @ x]), rtol=1e-5)
+    assert list(op.__signature__.parameters) == ["m", "x"]
+    assert "m.indptr: i32[rows + 1]" in repr(op)
+
+
+def test_derivatives_of_fields_that_a_signature_names():
+    _, m, x = drawn()
+    rows = np.repeat(np.arange(5), np.diff(m.indptr))
+
+    def vjp(ct, *, m_data, m_indices, m_indptr, x):
+        of_x = jnp.zeros_like(x).at[m_indices].add(ct[rows] * m_data)
+        return {"m_data": ct[rows] * x[m_indices], "x": of_x}
+
+    op = numba_kernel(product, signature=FIELDS, vjp=vjp, linear="m.data")
+
+    def by_jax(m, x):
+        return jnp.zeros((5, 7)).at[rows, m.indices].set(m.data) @ x
+
+    def loss(op, data, x):
+        return jnp.sum(op(CSR(data, m.indices, m.indptr), x) ** 2)
+
+    found, wanted = (jax.jit(jax.grad(partial(loss, f), (0, 1)))(m.data, x) for f in (op, by_jax))
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+    transposed = jax.linear_transpose(lambda data: op(CSR(data, m.indices, m.indptr), x), m.data)
+    np.testing.assert_allclose(transposed(jnp.ones(5))[0], x[m.indices], rtol=1e-6)
+
+
+def test_numbers_and_changed_arrays_among_fields():
+    @kernbridge.kernel("n.v: f32[k], n.tau: f32, times: i32 -> n.v")
+    @numba.njit
+    def decayed(n, times):
+        for i in range(n.v.size):
+            n.v[i] = n.v[i] * n.tau + times
+
+    x = jnp.arange(3.0)
+    np.testing.assert_array_equal(decayed(Neuron(0.5, x), 2), x / 2 + 2)
+    with pytest.raises(TypeError, match="input 2 'times' is 4294967296, which is out of range"):
+        decayed(Neuron(0.5, x), 2**32)
+
+
+@pytest.mark.parametrize("load", [kernbridge.load_c_inline, kernbridge.load_cpp_inline])
+def test_fields_are_parameters_of_c(load):
+    text = FIELDS.replace("T", "f32").replace(" ->", ", rows ->")
+    source = f"""
+    // @BE product {text}
+    void product(const float *m_data, const int *m_indices, const int *m_indptr, const float *x,
+                 int rows, float *out)
+    {{
+        for (int r = 0; r < rows; r++) {{
+            out[r] = 0;
+            for (int k = m_indptr[r]; k < m_indptr[r + 1]; k++)
+                out[r] += m_data[k] * x[m_indices[k]];
+        }}
+    }}
+    """
+    dense, m, x = drawn()
+    op = load("fields", source, replace=True).product
+    np.testing.assert_allclose(jax.jit(op)(m, x), dense @ x, rtol=1e-5)
+
+
+def test_a_structure_of_c_is_refused():
+    source = "struct a {float *v;};\n// @BE f a.v: f32[n] -> o: f32[n]\n"
+    source += "void f(const struct a *a, float *o) {}"
+    with pytest.raises(kernbridge.KernelError, match="'a' has fields, which C receives one by one"):
+        kernbridge.load_c_inline("structures", source)
+
+
+def test_an_operation_of_several_kernels_takes_fields():
+    dense, m, x = drawn()
+    op = kernbridge.XLACustomKernel("of_fields", signature=FIELDS)
+    inside = numba_kernel(product, signature=FIELDS)
+    op.def_numba_kernel(lambda *, outs: lambda *parts: inside(CSR(*parts[:3]), parts[3]))
+    for found in (op(m, x), op(x=x, m=m), jax.jit(op)(m, x)):
+        np.testing.assert_allclose(found, dense @ x, rtol=1e-5)
+
+
+class Renamed(NamedTuple):
+    data: jax.Array
+    columns: jax.Array
+    indptr: jax.Array
+
+
+GIVEN = r"argument 'm' is {} and has the fields {}, but the signature has m.data, m.indices, m."
+MISTAKES = {
+    "an array": (lambda *_: jnp.ones(7), GIVEN.format(r"f32\[7\]", r"\(none\)")),
+    "other names": (Renamed, GIVEN.format("of type Renamed", "data, columns, indptr")),
+    "no names": (lambda *m: m, GIVEN.format("of type tuple", "0, 1, 2")),
+    "a dtype": (lambda d, _, p: CSR(d, d, p), "input 1 'm.indices' is f32.* convert it to int32"),
+    "an extent": (
+        lambda d, i, p: CSR(d, i[1:], p),
+        "input 1 'm.indices' is i32.*, in which nnz is",
+    ),
+    "a rank": (lambda d, i, p: CSR(d[None], i, p), r"input 0 'm.data' is f32\[1,.*use jax.vmap"),
+    "a dict": (lambda d, *_: {"data": d}, "input 0 is {'data'.*pass each of its arrays"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_fields_that_do_not_fit_are_refused(make, message):
+    _, m, x = drawn()
+    with pytest.raises(TypeError, match=rf"(?s){message}.*\[KB200[27]\]"):
+        numba_kernel(product, signature=FIELDS)(make(m.data, m.indices, m.indptr), x)
+
+
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        ("n.data: f32[k], x: f32[k] -> f32[k]", "are m, x, out, and none is 'n.data'"),
+        ("m.data: f32[k], m.data: f32[k], x: f32[k] -> f32[k]", "'m.data' stands twice"),
+        ("m.data, x: f32[k] -> f32[k]", "'m.data' is no type of an array"),
+        ("m.of.data: f32[k], x: f32[k] -> f32[k]", "'m.of.data: f32.k.' is no type of an array"),
+        ("m: f32[k], x: f32[k] -> out.a: f32[k]", "'out.a: f32.k.' is no type of an array"),
+    ],
+)
+def test_wrong_names_of_fields(signature, message):
+    with pytest.raises(ValueError, match=rf"{message}.*\[KB1010\]"):
+        numba_kernel(product, signature=signature)
 
 
 @kinds
@@ -124,8 +255,10 @@ def test_tuples_numbers_keywords_and_static_arguments():
         jax.vmap(decayed, (Neuron(None, 0), None))(Neuron(2.0, x), 1.0), 2 * x + 1
     )
     assert decayed.inspect(Neuron(2.0, x), 1.0)[0].platform == "cpu"
-    returned = kernbridge.kernel(numba.njit(lambda n: n.v * n.tau))
-    np.testing.assert_array_equal(returned(Neuron(jnp.float32(2), x)), 2 * x)
+    scaled = numba.njit(lambda n: n.v * n.tau)
+    for described in ((), ("n.tau: f32, n.v: T[k] -> T[k]",)):
+        returned = kernbridge.kernel(*described)(scaled)
+        np.testing.assert_array_equal(returned(Neuron(jnp.float32(2), x)), 2 * x)
 
 
 def test_cuda_kernels():
@@ -144,6 +277,16 @@ def test_cuda_kernels():
         jnp.stack([x, -x])
     )
     np.testing.assert_array_equal(found, jnp.stack([6 * x, -6 * x]))
+    signature = "n.tau: f32[], n.v: f32[k], factor: f32 -> f32[k]"
+    declared = numba_cuda_kernel(decay, signature=signature, launch_dims="k")
+    np.testing.assert_array_equal(declared(n=Neuron(2.0, x), factor=3), 6 * x)
+
+    def launch(n, factor, out, stream):
+        decay[1, 32, stream](n, factor, out)
+
+    launched = kernbridge.numba_cuda_callable(launch, signature=signature.replace("[],", "[1],"))
+    with pytest.raises(TypeError, match=r"'n.tau' is f32\[\], but is declared as f32\[1\]"):
+        launched(Neuron(2.0, x), 3)
 
 
 def test_an_exported_program():

@@ -557,11 +557,14 @@ class CudaKernel:
 
     @hides_frames
     def __call__(self, /, *inputs: Any, **attributes: Any) -> Any:
+        return self._run("__call__", inputs, attributes)
+
+    def _run(self, method: str, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         if self._signature is not None:
-            given, attributes = self._signature.arguments(inputs, attributes)
-            inputs = tuple(given.pop(name) for name in self._frontend.order[0])
-            attributes.update(given)
-        return self.operation(**attributes)(*inputs)
+            given, attributes = self._signature.split(inputs, attributes)
+            attributes.update(self._signature.by_input(given))
+            inputs = [attributes.pop(name) for name in self._frontend.order[0]]
+        return getattr(self.operation(**attributes), method)(*inputs)
 
     def __repr__(self) -> str:
         return shown(self.spec.label, self._signature)
@@ -594,8 +597,8 @@ class CudaKernel:
 
     def plan(self, *inputs: Any, **attributes: Any) -> Any:
         """What C runs for inputs of these shapes; see `Operation.plan`."""
-        return self.operation(**attributes).plan(*inputs)
+        return self._run("plan", inputs, attributes)
 
     def inspect(self, *inputs: Any, **attributes: Any) -> Any:
         """Code and resources of the launch; see `Operation.inspect`."""
-        return self.operation(**attributes).inspect(*inputs)
+        return self._run("inspect", inputs, attributes)

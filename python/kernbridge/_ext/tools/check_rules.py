@@ -124,13 +124,13 @@ def check_rules(
     ...
     kernbridge.RuleCheckError: ...jvp against central differences: failed...
     """
-    arrays = [jnp.asarray(x) for x in args]
+    leaves, tree = jax.tree.flatten(args)
     checks: list[RuleCheck] = []
     first: _Checker | None = None
     name = getattr(op, "name", None) or getattr(op, "__name__", repr(op))
     for backend, function in _functions(op, outs, backends, kwargs):
         with shown(f"checking the rules of {name}"):
-            checker = _Checker(backend, function, arrays, step, rtol, atol, seed)
+            checker = _Checker(backend, function, leaves, step, rtol, atol, seed, tree)
             if first is not None:
                 what = f"outputs against {first.backend}"
                 checks.append(checker.compare(what, first.outputs, checker.outputs))
@@ -168,8 +168,9 @@ class _Checker:
     """One backend at one point. Derivatives are taken along the inputs of floating point."""
 
     def __init__(self, backend: str, function: Any, arrays: list[Any], *options: Any) -> None:
-        self.backend, self.function, self.arrays = backend, function, arrays
-        step, rtol, self.atol, seed = options
+        self.backend, self.function = backend, function
+        self.arrays = arrays = [jnp.asarray(x) for x in arrays]
+        step, rtol, self.atol, seed, self.tree = options
         self.moving = [i for i, x in enumerate(arrays) if is_inexact(x.dtype)]
         self.random = np.random.default_rng(seed)
         self.point = [arrays[i] for i in self.moving]
@@ -185,7 +186,7 @@ class _Checker:
         """Return the outputs, as a function of the inputs that move."""
         given = iter(moving)
         args = [next(given) if is_inexact(x.dtype) else x for x in self.arrays]
-        return jax.tree.leaves(self.function(*args))
+        return jax.tree.leaves(self.function(*self.tree.unflatten(args)))
 
     def inexact(self, *moving: Any) -> list[Any]:
         return [y for y in self.leaves(*moving) if is_inexact(y.dtype)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -44,20 +44,17 @@ class Fields(NamedTuple):
         """
         if isinstance(value, (jax.Array, np.ndarray, str, list, dict)):
             return None
-        held = getattr(value, "__dict__", {})
-        if isinstance(value, tuple):
-            held = value._asdict() if hasattr(value, "_asdict") else dict(enumerate(value))
-        elif is_dataclass(value):
-            held = {field.name: getattr(value, field.name) for field in fields(value)}
-        left, names = dict(held), list[Any]()
-        leaves = jax.tree.leaves(value, is_leaf=lambda part: part is not value)
-        for leaf in leaves:
-            names += [name for name, part in left.items() if part is leaf][:1]
-            left.pop(names[-1] if names else None, None)
-        are_arrays = all(has_type(leaf) or isinstance(leaf, (int, float)) for leaf in leaves)
-        if not names or not are_arrays or not jax.tree_util.all_leaves(leaves):
-            return None
-        return None if left and isinstance(names[0], int) else Fields(tuple(map(str, names)))
+        names, at = list[Any](), lambda part: part is not value
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value, is_leaf=at):
+            is_number = has_type(leaf) or isinstance(leaf, (int, float))
+            if not path or not is_number or not jax.tree_util.all_leaves([leaf]):
+                return None
+            name = getattr(path[0], "name", getattr(path[0], "idx", None))
+            if name is None:  # its class does not tell JAX
+                own = getattr(value, "__dict__", {}).items()
+                name = next((n for n, part in own if part is leaf and n not in names), None)
+            names.append(name)
+        return Fields(tuple(map(str, names))) if names and None not in names else None
 
 
 @dataclass(frozen=True, slots=True)

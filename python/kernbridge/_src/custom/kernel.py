@@ -21,6 +21,7 @@ from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
 from kernbridge._src.calls.batch_axes import Arrays
+from kernbridge._src.calls.call import Fields
 from kernbridge._src.custom.primitive import Bound, exact_keywords, make, params_of
 from kernbridge._src.custom.rules import RuleTable, lock
 from kernbridge._src.keys.function_state import take
@@ -258,13 +259,13 @@ class XLACustomKernel(RuleTable):
             if self.signature is not None:
                 self.signature.check_numbers(ins, kwargs)
                 if kwargs or not ins:
-                    named, kwargs = self.signature.arguments(ins, kwargs)
+                    named, kwargs = self.signature.split(ins, kwargs)
                     ins = tuple(named.values())
             exact = exact_keywords(self.name, kwargs)
             choice = self._choice(kwargs.get("backend"))
             bound = Bound(choice, exact)
             if current_trace() is not EVAL_TRACE:
-                in_program = is_part_of_program(ins)  # then nothing of it is kept here
+                in_program = is_part_of_program(jax.tree.leaves(ins))  # then nothing is kept here
                 look = self.watched.retrace_if_changed
                 state = take(self._kernbridge_runs()) if in_program else look(self._calls.clear)
                 if in_program or state.traced:
@@ -277,7 +278,8 @@ class XLACustomKernel(RuleTable):
             try:
                 return call(*ins)
             except TypeError:
-                check_arrays(repr(self.name), ins, {})
+                if not any(map(Fields.of, ins)):
+                    check_arrays(repr(self.name), ins, {})
                 raise
         except Exception as e:
             hide_frames(e)

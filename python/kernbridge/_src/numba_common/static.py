@@ -81,7 +81,7 @@ def bound(kernel: Any, values: Mapping[str, Any], jit: Callable[[Any], Any], cal
         return kernel
     kept = attached_to(kernel, "bound", lambda: LRUCache[Any](KERNELS_KEPT))
     return function_state.find_or_make(
-        kept, values, lambda: jit(_calling(kernel.py_func, called, values))
+        kept, values, lambda: jit(calling(kernel.py_func, called, values))
     )
 
 
@@ -98,7 +98,7 @@ def _constant(value: Any) -> Any:
     return function_state.find_or_make(_inlined, {"": value}, lambda: inline(value))
 
 
-def _calling(function: FunctionType, called: Any, values: Mapping[str, Any]) -> FunctionType:
+def calling(function: Any, called: Any, values: Mapping[str, Any]) -> FunctionType:
     """A function that calls another one with values for some of its parameters."""
     space: dict[str, Any] = {"__name__": function.__module__, "static_kernel": called}
     space |= {f"static_{name}": _constant(value) for name, value in values.items()}

@@ -221,6 +221,7 @@ def numba_kernel(
     values = static_values.read(label, kernel.py_func, static, static_values.refusal_on_cpus)
     declared = parameters.read_signature(label, kernel.py_func, signature, inplace, values)
     order = declared.bound if declared else None
+    values |= declared.fields if declared else {}
     variant = Variant(options, bool(half_as_bits), order, (shown, label) if name else None)
     frontend = NumbaCpu.of(kernel, variant, values)
     spec = OperationSpec.of(locals(), frontend.label, outs, signature=declared)

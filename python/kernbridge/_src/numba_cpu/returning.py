@@ -126,17 +126,18 @@ class Returning(kernel_parameters.PythonFrontend):
         self.label = f"{front_end} {self.name!r}"
         refusal = static_values.refusal_on_cpus
         self.static = static_values.read(self.label, function, self.static, refusal)
+        self._declared = _declared(self.original)
+        if isinstance(self.outs, ResultsOf):
+            self.static |= self.outs.signature.fields
+            self.check_numbers = self.outs.signature.check_numbers
+        elif self._declared:
+            self.check_numbers = self._check_declared
         kernel = self.dispatcher
         of_code = functools.partial(dispatcher_of, options=kernel.targetoptions)
         self._dispatcher = static_values.bound(kernel, self.static, of_code, kernel)
         self.function = self._dispatcher.py_func
         self.place = beginning_of(function)
-        self._declared = _declared(self.original)
         self.signature = inspect.signature(self.function)
-        if isinstance(self.outs, ResultsOf):
-            self.check_numbers = self.outs.signature.check_numbers
-        elif self._declared:
-            self.check_numbers = self._check_declared
         self._layout: tuple[Any, Any] | None = None
         if self.kind == "layout":
             ins, filled = self._layout = _layout(self.label, self.original, self.outs)

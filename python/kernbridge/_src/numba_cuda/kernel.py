@@ -204,6 +204,7 @@ sharding_rule
     spec = OperationSpec.of(locals(), label, outs, signature=declared)
     views = _read_views(label, view or {})
     values = static_values.read(label, kernel.py_func, static, _refusal)
+    values |= declared.fields if declared else {}
     if vector_math and check:
         raise ValueError(
             f"{label}: vector_math=True and check=True cannot be combined: the checked mode runs "

@@ -114,7 +114,7 @@ class Operation:
                     self._jitted = jitted = jax.jit(self._traceable(), inline=True)
                 return jitted(*inputs, **scalars)
             except (TypeError, OverflowError):
-                if not _with_fields(self.spec, self._frontend, inputs, scalars):
+                if not any(map(Fields.of, (*inputs, *scalars.values()))):
                     check_arrays(self.spec.label, inputs, scalars)
                 raise
         except Exception as e:
@@ -315,7 +315,7 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         if around := _with_fields(spec, frontend, inputs_, scalars):
-            return around(*jax.tree.leaves(inputs_), **scalars)
+            return around._traceable()(*jax.tree.leaves(inputs_), **scalars)
         state = watched.tracing() if watched else None
         inputs, keywords_given = (spec.signature or frontend).bind(inputs_, scalars)
         named = dict(sorted(keywords_given.items()))
@@ -357,7 +357,7 @@ def _traceable_call(
 
 def _with_fields(
     spec: OperationSpec, frontend: Frontend, inputs: Arrays, scalars: Collection[str]
-) -> Operation | None:
+) -> Any:
     """The operation of a kernel around this one, which takes the arrays of arguments one by one.
 
     None if no argument has several, or the front end has no such kernels.
@@ -479,6 +479,8 @@ def _remedy_for(value: object) -> str:
         return "pass an array, or leave the parameter out of the kernel"
     if isinstance(value, (dict, set)):
         return "pass each of its arrays as an input"
+    if is_dataclass(value):
+        return "register its class by jax.tree_util.register_dataclass, or pass its arrays"
     if isinstance(value, (str, bytes)):
         return "a kernel takes numbers: choose the kernel to call by the string, or pass a number"
     if is_dataclass(value) or hasattr(value, "_fields"):

@@ -279,7 +279,7 @@ class OperationSpec:
         sharding = ShardingRule.of(label, sharding, aliases)
         linear = self.linear.split(",") if isinstance(self.linear, str) else self.linear
         vars(self).update(
-            linear=tuple(name.strip() for name in linear),
+            linear=tuple(name.strip().replace(".", "_") for name in linear),
             outs=outs,
             aliases=aliases,
             has_side_effect=effect,
@@ -309,8 +309,7 @@ class OperationSpec:
             outs.refuse_reordered(self.label, parameters)
         known = {name: None for name in (*parameters, *attributes, OUTPUTS) if name}
         for mode, rule in (("jvp", self.jvp), ("vjp", self.vjp)):
-            unknown = [name for name in names_taken(rule) if name not in {*known, "**"}]
-            if unknown:
+            if unknown := [name for name in names_taken(rule) if name not in {*known, "**"}]:
                 raise TypeError(
                     f"{self.label}: {mode} takes {unknown[0]!r} by name, but the names are "
                     f"{', '.join(known)}; use these, or write "

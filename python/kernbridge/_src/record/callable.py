@@ -17,6 +17,7 @@ from kernbridge._src.base.reports import beginning_of, hides_frames, warn
 from kernbridge._src.calls.call import Call, Operands, Types
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
+from kernbridge._src.numba_common.static import calling
 from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, Verified
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
@@ -152,6 +153,8 @@ def numba_cuda_callable(
         kept = attached_to(func, "numba_cuda_callable", lambda: LRUCache(OPERATIONS_KEPT))
     vectors = None if vector_math is None else bool(vector_math)
     order = declared.bound if declared else None
+    if declared and declared.fields:
+        func = calling(func, func, declared.fields)
     return NumbaCudaCallable(func, name, label, record, vectors, order).operation(spec, kept)
 
 

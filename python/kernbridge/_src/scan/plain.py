@@ -57,6 +57,9 @@ def read(
             passed.append(Passed(p.look, 0, p.look, "", *spelled))
             continue
         name = next(left)
+        if name in signature.fields:
+            them = ", ".join(p.name for p in signature.arguments[name])
+            raise ValueError(f"{name!r} has fields, which C receives one by one, as {them}")
         if name in extents:
             passed.append(Passed("extent", 0, extents[name], "", *spelled))
             continue

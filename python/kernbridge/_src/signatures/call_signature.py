@@ -22,13 +22,14 @@ from kernbridge._src.base.errors import counted, short, unknown_name
 from kernbridge._src.base.private_jax import Tracer
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.batch_axes import Arrays
-from kernbridge._src.calls.call import ArrayType, NamedTypes, Types, has_type
+from kernbridge._src.calls.call import ArrayType, Fields, NamedTypes, Types, has_type
 from kernbridge._src.signatures import array_types
 from kernbridge._src.signatures.array_types import ANY, DTYPE_NAMES, LEADING, is_variable, place_of
 
 _EXAMPLE = 'such as "x: f32[n], k: f32 -> f32[n]"'
 _LONGER = re.compile(r"([A-Za-z]\w*) \+ \d+")  # an array that has a few elements more
 _ITEM = re.compile(r"\s*(?:([A-Za-z_]\w*)\s*([:=]))?\s*(.*?)\s*", re.DOTALL)
+_FIELD = re.compile(r"(?<![.\w])([A-Za-z_]\w*)\.(\w+)(?=\s*[:=])")  # such as M.data
 RETURN = "return"  # the output that a function of C returns
 
 
@@ -37,18 +38,23 @@ class Parameter(Struct):
 
     A number has no brackets in its type, and is passed to the kernel as a number instead of an
     array. An input without a type may be either, and an output without one is an input that the
-    kernel changes.
+    kernel changes. A field, such as `M.data`, has a parameter of its own, `M_data`.
     """
 
     name: str
     type: array_types.DeclaredType | None = None
     is_number: bool = False
     extent: str = ""  # that a function of C receives as a number, and that no call passes
+    field: tuple[str, ...] = ()  # of which argument it is which field
 
     def __str__(self) -> str:
         if self.extent:
             return f"{self.name} = {self.extent}"
-        return f"{self.name}: {self.annotation}" if self.annotation else self.name
+        return f"{self.shown}: {self.annotation}" if self.annotation else self.shown
+
+    @property
+    def shown(self) -> str:
+        return ".".join(self.field or (self.name,))
 
     @property
     def annotation(self) -> str:
@@ -112,6 +118,7 @@ class CallSignature(Struct):
         is a number that C receives; `lda = n` names its parameter. On the right side,
         `return: f64` is what the function returns.
         """
+        text, fields, names = _flat(text, names)
         sides = text.split("->")
         if len(sides) != 2:
             raise ValueError(f'write "->" once, between inputs and outputs, {_EXAMPLE}')
@@ -120,6 +127,7 @@ class CallSignature(Struct):
             left = _items(sides[0], ())
         else:
             left = _items(sides[0], names, re.findall(r"\w+(?=[^\[]*\])", sides[0]))
+        left, right = ([p._replace(field=fields.get(p.name, ())) for p in s] for s in (left, right))
         inputs, outputs, extents = _named(left, right, names, optional, unclear)
         have = [p.name for p in outputs]
         outputs += tuple(Parameter(name, None) for name in changed if name not in have)
@@ -172,16 +180,29 @@ class CallSignature(Struct):
 
     @property
     def of_arrays(self) -> CallSignature:
-        return self._replace(inputs=tuple(p for p in self.inputs if not p.is_number))
+        """This signature for a function that takes the arrays alone, and fields one by one."""
+        inputs = (p._replace(field=()) for p in self.inputs if not p.is_number)
+        return self._replace(inputs=tuple(inputs))
+
+    @functools.cached_property
+    def arguments(self) -> dict[str, list[Parameter]]:
+        """The inputs that each argument of a call has: itself, or its fields."""
+        found: dict[str, list[Parameter]] = {}
+        for p in self.inputs:
+            found.setdefault(p.field[0] if p.field else p.name, []).append(p)
+        return found
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Fields]:
+        held = {name: ps for name, ps in self.arguments.items() if ps[0].field}
+        return {name: Fields(tuple(p.field[1] for p in ps)) for name, ps in held.items()}
 
     @property
     def python(self) -> inspect.Signature:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = [
-            inspect.Parameter(p.name, kind, annotation=p.annotation or inspect.Parameter.empty)
-            for p in self.inputs
-        ]
-        returned = ", ".join(p.annotation or p.name for p in self.outputs)
+        kind, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        texts = {n: ", ".join(p.annotation for p in ps) for n, ps in self.arguments.items()}
+        parameters = [inspect.Parameter(n, kind, annotation=t or empty) for n, t in texts.items()]
+        returned = ", ".join(p.annotation or p.shown for p in self.outputs)
         return inspect.Signature(parameters, return_annotation=returned)
 
     @property
@@ -223,19 +244,18 @@ class CallSignature(Struct):
 
         return f"{', '.join(map(term, inputs))} -> {', '.join(map(term, outputs))}"
 
-    def arguments(
+    def split(
         self, args: Arrays, keywords: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The inputs of a call by name, in their order, and the keywords that name none."""
-        names = [p.name for p in self.inputs]
-        rest = {name: x for name, x in keywords.items() if name not in names}
-        return self._bound(args, {n: x for n, x in keywords.items() if n in names}), rest
+        """The arguments of a call by name, in their order, and the keywords that name none."""
+        rest = {name: x for name, x in keywords.items() if name not in self.arguments}
+        return self._bound(args, {n: x for n, x in keywords.items() if n not in rest}), rest
 
     def _bound(self, args: Arrays, keywords: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self.python.bind(*args, **keywords).arguments
         except TypeError as e:
-            why = unknown_name(keywords, [p.name for p in self.inputs]) or e
+            why = unknown_name(keywords, list(self.arguments)) or e
             raise TypeError(
                 f"{self.label}: {why}; the call has {counted(len(args), 'argument')}"
                 + "".join(f", {name}=" for name in keywords)
@@ -256,8 +276,27 @@ class CallSignature(Struct):
 
     def converted(self, args: Arrays, keywords: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, in their order, weak values in their declared dtypes."""
-        given = self._bound(args, keywords)
+        given = self.by_input(self._bound(args, keywords))
         return {p.name: _converted(given[p.name], self._dtype_of(p, given)) for p in self.inputs}
+
+    def by_input(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of inputs, of which arguments may be fields; TypeError if they have others."""
+        found = dict(given)
+        for name in self.fields.keys() & found.keys():
+            value, inputs = found.pop(name), self.arguments[name]
+            held = Fields.of(value) or Fields(())
+            if {*held.names} != {*self.fields[name].names}:
+                is_array = has_type(value) and not held.names
+                kind = ArrayType.of(value) if is_array else f"of type {type(value).__name__}"
+                raise TypeError(
+                    f"{self.label}: argument {name!r} is {kind} and has the fields "
+                    f"{', '.join(held.names) or '(none)'}, but the signature has "
+                    f"{', '.join(p.shown for p in inputs)}; pass a named tuple, a registered "
+                    "dataclass or a sparse matrix of JAX with these arrays alone [KB2007]"
+                )
+            for own, (_, field) in ((p.name, p.field) for p in inputs):
+                found[own] = value[int(field)] if held.is_plain else getattr(value, field)
+        return found
 
     def _dtype_of(self, p: Parameter, given: Mapping[str, Any]) -> str:
         """The dtype of an input; for a variable, the dtype of an array of this call that has it."""
@@ -279,20 +318,20 @@ class CallSignature(Struct):
 
     def check_numbers(self, args: Arrays, keywords: Mapping[str, Any]) -> None:
         """Refuse numbers of Python that would wrap around, before JAX traces a call."""
+        if not self._may_wrap:
+            return
+        given = self.by_input({**dict(zip(self.arguments, args, strict=False)), **keywords})
         for i, p, dtype in self._may_wrap:
-            value = args[i] if i < len(args) else keywords.get(p.name)
+            value = given.get(p.name)
             if is_weak(value) and (dtype or not isinstance(value, Tracer)):
-                given = dict(zip((q.name for q in self.inputs), args, strict=False))
-                wanted = dtype or self._dtype_of(p, {**given, **keywords})
-                check_number(
-                    f"{self.label}: {place_of(i, len(self.inputs), p.name)}", value, wanted
-                )
+                place = place_of(i, len(self.inputs), p.shown)
+                check_number(f"{self.label}: {place}", value, dtype or self._dtype_of(p, given))
 
     def match(self, inputs: Types, scalars: NamedTypes, outs: Types = ()) -> dict[str, Any]:
         """What names mean in a call; TypeError if an array is not of its type."""
         left = iter(inputs)
         given = [scalars.get(p.name) or next(left) for p in self.inputs]
-        declared = [(p.name, p.type) for p in (*self.inputs, *self.outputs)]
+        declared = [(p.shown, p.type) for p in (*self.inputs, *self.outputs)]
         found = array_types.Extents(
             f"{self.label}: ", len(given), declared, (*given, *outs), ties_leading=True
         )
@@ -354,6 +393,7 @@ class ResultsOf:
         Of the last parameters, those that are `optional` may be left out.
         """
         given, results = text, []
+        names = _flat(text, names)[2] if isinstance(text, str) else names
         n_required = sum(name not in optional for name in names)
         if isinstance(text, str) and len(split_items(text.partition("->")[0])) < n_required:
             return None
@@ -399,11 +439,22 @@ class DimensionsOf:
 def own_names(text: Any) -> list[str]:
     """Names for the inputs and outputs of a signature, as far as it has none."""
     names: dict[str, None] = {}
-    for item in split_items(text.replace("->", ",")) if isinstance(text, str) else ():
+    text = _flat(text, ())[0] if isinstance(text, str) else ""
+    for item in split_items(text.replace("->", ",")):
         name, _, what = _ITEM.fullmatch(item).groups()  # type: ignore[union-attr]
         if what and what not in names:
             names[name or f"array{len(names)}"] = None
     return list(names)
+
+
+def _flat(text: str, names: Sequence[str]) -> tuple[str, dict[str, Any], list[str]]:
+    """A text with names for fields, such as `M_data`, what they are, and names with these."""
+    fields = {"_".join(m): m for m in _FIELD.findall(text.partition("->")[0])}
+    for name, field in fields.items():  # of which outputs may have the name alone
+        text = re.sub(rf"(?<![.\w])\b{re.escape('.'.join(field))}\b", name, text)
+    parts = ([n for n, (argument, _) in fields.items() if argument == name] for name in names)
+    flat = [part for name, own in zip(names, parts, strict=True) for part in own or [name]]
+    return text, fields, flat
 
 
 def split_items(side: str) -> list[str]:
@@ -471,10 +522,11 @@ def _named(
             name = item.name or (free.pop(0) if free else RETURN)
             if name not in (*names, *returned):
                 raise ValueError(
-                    f"{parameters}, and none is {name!r}; use their names, or leave out"
+                    f"{parameters}, and none is {item.shown!r}; use their names, or leave out"
                 )
             if name in found:
-                raise ValueError(f"{name!r} stands twice on one side; write it once")
+                shown = item.shown or name
+                raise ValueError(f"{shown!r} stands twice on one side; write it once")
             found[name] = item._replace(name=name, is_number=item.is_number and name != RETURN)
             if not item.name and side is left and name in (unclear or ()):
                 raise ValueError(
@@ -490,7 +542,7 @@ def _named(
     for p in (*inputs.values(), *(p for p in outputs.values() if p.name not in inputs)):
         if p.type is None and not p.extent:
             hint = ", or leave it out, if it is a dimension" if p.name in optional else ""
-            raise ValueError(f"{p.name!r} has no type; write {p.name}: and its type{hint}")
+            raise ValueError(f"{p.shown!r} has no type; write {p.shown}: and its type{hint}")
     extents = tuple(p for p in inputs.values() if p.extent)
     return tuple(p for p in inputs.values() if not p.extent), tuple(outputs.values()), extents
 

@@ -3,6 +3,7 @@
 import platform
 import shutil
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import jax
@@ -295,13 +296,13 @@ def test_each_of_four_devices_launches_for_its_part(module):
     with pytest.raises(Exception, match=r"check failed: \(i != 2\) i is 2"):
         fails(3).block_until_ready()
     scaled = kernbridge.cuda_kernel(
-        "__global__ void scaled(const float *x, float *o, int n) { o[threadIdx.x] = n * x[0]; }",
-        *("scaled", lambda x: S(x.shape, F32)),
-        launch_dims=lambda x: x.size,
-        attrs={"n": lambda x: x.size},
-        sharding_rule="i -> i",
+        "__global__ void scaled(const float *p_x, float *o, int n) { o[threadIdx.x] = n * *p_x; }",
+        "scaled",
+        signature="p.x: f32[n] -> o: f32[n]",
+        launch_dims="n",
+        sharding_rule=True,
     )
-    found = jax.jit(scaled)(put(np.arange(8, dtype=np.float32), "x"))
+    found = jax.jit(scaled)(namedtuple("Held", "x")(put(np.arange(8, dtype=np.float32), "x")))
     assert found.tolist() == [0, 0, 4, 4, 8, 8, 12, 12]  # of parts of two elements
 
 
