@@ -102,13 +102,14 @@ def test_derivatives_of_fields_that_a_signature_names():
 
 
 def test_numbers_and_changed_arrays_among_fields():
-    @kernbridge.kernel("n.v: f32[k], n.tau: f32, times: i32 -> n.v")
+    @kernbridge.kernel("n.v: f32[k], times: i32, n.tau: f32 -> n.v")
     @numba.njit
     def decayed(n, times):
         for i in range(n.v.size):
             n.v[i] = n.v[i] * n.tau + times
 
     x = jnp.arange(3.0)
+    assert "n.v: f32[k], n.tau: f32, times: i32 -> n.v" in repr(decayed)  # as rules get them
     np.testing.assert_array_equal(decayed(Neuron(0.5, x), 2), x / 2 + 2)
     with pytest.raises(TypeError, match="input 2 'times' is 4294967296, which is out of range"):
         decayed(Neuron(0.5, x), 2**32)

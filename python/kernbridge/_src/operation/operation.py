@@ -315,7 +315,7 @@ def _traceable_call(
 ) -> Callable[..., Any]:
     def call(*inputs_: Any, **scalars: Any) -> Any:  # JAX refuses a scalar of the same name
         if around := _with_fields(spec, frontend, inputs_, scalars):
-            return around._traceable()(*jax.tree.leaves(inputs_), **scalars)
+            return around(*jax.tree.leaves(inputs_), **scalars)
         state = watched.tracing() if watched else None
         inputs, keywords_given = (spec.signature or frontend).bind(inputs_, scalars)
         named = dict(sorted(keywords_given.items()))

@@ -254,7 +254,9 @@ class _Tangent:
         moving = dict(zip(self.which, given, strict=True))
         zeros: Iterable[Any] = map(zero_tangent, inputs)
         if not self.rules.symbolic_zeros:
-            zeros = (jnp.zeros_like(x) if is_inexact(x.dtype) else None for x in inputs)
+            zeros = (  # also of a literal
+                jnp.zeros_like(x) if is_inexact(jnp.result_type(x)) else None for x in inputs
+            )
         tangents = [moving.get(i, zero) for i, zero in enumerate(zeros)]
         return self.rules.tangents(self.outs, inputs, outputs, tangents)
 

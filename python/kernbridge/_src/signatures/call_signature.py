@@ -128,6 +128,8 @@ class CallSignature(Struct):
         else:
             left = _items(sides[0], names, re.findall(r"\w+(?=[^\[]*\])", sides[0]))
         left, right = ([p._replace(field=fields.get(p.name, ())) for p in s] for s in (left, right))
+        begin = [p.field[:1] or (i,) for i, p in enumerate(left)]  # fields follow each other
+        left = [left[i] for i in sorted(range(len(left)), key=lambda i: begin.index(begin[i]))]
         inputs, outputs, extents = _named(left, right, names, optional, unclear)
         have = [p.name for p in outputs]
         outputs += tuple(Parameter(name, None) for name in changed if name not in have)
