@@ -19,7 +19,8 @@ def rule(inputs, outputs, ct, **_):
 """,
     "rule by name": """
 def rule(ct, *, {names}, **_):
-    return pulled(dict({given}), ct)
+    found = pulled(dict({given}), ct)
+    return {{name: found[own] for name, own in {pairs} if own in found}}
 """,
     "jvp rule": """
 def rule(inputs, outputs, tangents, **_):
@@ -34,7 +35,8 @@ def rule(inputs, outputs, tangents, **_):
 
 def written(op: Operation):
     """Return the definitions of a program: reference, rule, kernel, and `make`, which wraps it."""
-    parts = [op.reference(), _rule(op)]
+    made = f"Given = namedtuple('Given', {list(op.arrays)!r})"
+    parts = [made if op.has_fields else "", op.reference(), _rule(op)]
     if op.front in POINTERS | TENSORS or op.front == "cuda_kernel":
         parts.append(_source(op))
     else:
@@ -46,17 +48,26 @@ def _rule(op):
     kind = op.chosen["rule"]
     if kind not in RULE:
         return ""
-    real = [name for name in op.inputs if op.dtypes[name].startswith("float")]
-    names = ", ".join(op.inputs)
-    given = ", ".join(f"{name}={name}" for name in op.inputs)
+    real = [name for name in op.inputs if op.is_real(name)]
+    names = ", ".join(map(op.parameter, op.inputs))
+    given = ", ".join(f"{name}={op.parameter(name)}" for name in op.inputs)
+    pairs = [(op.parameter(name), name) for name in op.inputs]
     ct, dy = "ct", "dy"
     if op.front == "XLACustomKernel" and kind == "rule by position":
         ct = "ct[0]"
     if op.chosen["place"] == "explicit axes":  # the operation may have gathered what it got
         ct, dy = f"h.placed_as({ct}, y)", "h.placed_as(dy, outputs)"
-    return (RULES.lstrip() + RULE[kind].lstrip()).format(
-        ct=ct, dy=dy, real=tuple(real), inputs=tuple(op.inputs), names=names, given=given
+    text = (RULES.lstrip() + RULE[kind].lstrip()).format(
+        ct=ct,
+        dy=dy,
+        real=tuple(real),
+        inputs=tuple(op.inputs),
+        names=names,
+        given=given,
+        pairs=pairs,
     )
+    is_widened = op.inside != op.out and op.front != "XLACustomKernel"
+    return text.replace("reference(", "inside(") if is_widened else text
 
 
 def _options(op):
@@ -83,6 +94,8 @@ def _options(op):
         options.append("zero_outputs=True")
     if op.sharded:
         options.append("sharding_rule=True")
+    if chosen["names"] == "given name":
+        options.append("name='given_name'")
     return [*options, *_derivatives(op)]
 
 
@@ -93,9 +106,10 @@ def _alias(op):
 
 def _derivatives(op):
     rule = op.chosen["rule"]
+    linear = [f"linear={op.parameter('w')!r}"] * op.is_linear
     if rule == "Enzyme":
-        return ['derivatives="enzyme"']
-    return {"no rule": [], "jvp rule": ["jvp=rule"]}.get(rule, ["vjp=rule"])
+        return ['derivatives="enzyme"', *linear]
+    return [*{"no rule": [], "jvp rule": ["jvp=rule"]}.get(rule, ["vjp=rule"]), *linear]
 
 
 def _launch(op):
@@ -117,9 +131,9 @@ def _launch(op):
 def _named(op):
     """Return the parameters of a kernel of Numba in front of its outputs, and behind them."""
     if op.has_signature:
-        named = [*op.inputs, *["s", "b"] * op.is_static]
+        named = [*op.merged(op.inputs, "p"), *["s", "b"] * op.is_static]
     else:
-        named = [*op.arrays, "s", "b", *["on"] * op.has_bool]
+        named = [*op.merged(op.arrays, "p"), "s", "b", *["on"] * op.has_bool]
     if op.function == "as an argument" and op.has_signature:
         return named, ["f=None"]  # which the signature does not describe
     return [*named, *["f"] * (op.function in ("as an argument", "static function"))], []
@@ -130,18 +144,22 @@ def _given(op):
     more = ["f=function"] * (op.function == "as an argument") + ["on=True"] * op.has_bool
     if op.is_static:
         arrays = [name for name in op.inputs if name in op.arrays]
-        return [*arrays, *more]
+        return [*op.merged(arrays, op.given()), *more]
     if op.chosen["scalars"] == "by position":
-        return [*op.inputs, *more]
+        return [*op.merged(op.inputs, op.given()), *more]
     named = op.inputs if op.has_signature else ["s", "b"]
-    named = [f"{name}={name}" for name in named if name != "on"]
-    return [*([] if op.has_signature else op.arrays), *named, *more]
+    named = [name for name in named if name != "on"]
+    texts = {"p": f"p={op.given()}"}
+    named = [texts.get(name, f"{name}={name}") for name in op.merged(named, "p")]
+    arrays = [] if op.has_signature else op.merged(op.arrays, op.given())
+    return [*arrays, *named, *more]
 
 
 def _call(op, wrapped):
     return [
         "def make():",
         *[f"    {line}" for line in wrapped],
+        *["    assert op.__name__ == 'given_name'"] * (op.chosen["names"] == "given name"),
         f"    return lambda {', '.join(op.parameters)}: op({', '.join(_given(op))})",
     ]
 
@@ -153,14 +171,16 @@ def _kernel(op):
     if op.front == "elementwise":
         value = op.applied("a * w")
         result = op.scaled(value) + (f", {value}" if op.also else "")
-        lines += [f"def kernel({', '.join(named + behind)}):", f"    return {result}"]
+        unpacked = [f"    {line}" for line in op.unpacked()]
+        lines += [f"def kernel({', '.join(named + behind)}):", *unpacked, f"    return {result}"]
         wrapped = [f"op = kernbridge.elementwise(kernel, {', '.join(_options(op))})"]
         return "\n".join([*lines, "", *_call(op, wrapped)])
     if op.front == "kernel":
         shape = op.outs().split("S(")[1].rpartition(", jnp.")[0]
         lines += [
             f"def kernel({', '.join(named + behind)}):",
-            f"    out = np.empty({shape}, np.{op.out})",
+            *[f"    {line}" for line in op.unpacked()],
+            f"    out = np.empty({shape}, np.{op.inside})",
         ]
         lines += [f"    {line}" for line in body]
         if op.also:
@@ -179,7 +199,7 @@ def _kernel(op):
         return "\n".join([*lines, "", *_call(op, [f"op = {made}(numba.njit(kernel))"])])
     lines += [
         f"def kernel({', '.join([*named, *outputs, *behind])}):",
-        *[f"    {line}" for line in body],
+        *[f"    {line}" for line in [*op.unpacked(), *body]],
     ]
     if op.front == "XLACustomKernel":
         return "\n".join([*lines, "", *_custom(op)])
@@ -194,11 +214,15 @@ def _kernel(op):
         grid = "((a.shape[0] + 3) // 4, (w.size + 3) // 4), (4, 4)"
         grid = grid if op.body == "broadcasting" else f"(a.shape[0] + 3) // 4, {T}"
         inside = ", ".join([*named, *outputs])
+        launched = inside
+        if op.chosen["names"] == "launch by keywords":
+            launched = ", ".join(f"{name}={name}" for name in [*outputs, *named])
         wrapped = [
             "threads = cuda.jit(kernel)",
             f"def launch({inside}, stream):",
+            *[f"    {line}" for line in op.unpacked()],
             *["    out[:] = 0"] * (op.body == "atomics"),
-            f"    threads[{grid}, stream]({inside})",
+            f"    threads[{grid}, stream]({launched})",
             f"op = kernbridge.numba_cuda_callable(launch, {', '.join([*outs, *_options(op)])})",
         ]
     return "\n".join([*lines, "", *_call(op, wrapped)])
@@ -209,7 +233,8 @@ def _custom(op):
     enzyme = ', derivatives="enzyme"' * (rule == "Enzyme")
     fixed = [f"{name}={value}" for name, value in (("s", "SCALE"), ("b", "OFFSET"))]
     keywords = ", s, b" * op.is_static
-    inside = f"lambda {named}: operation({', '.join([*op.inputs, *['s=s', 'b=b'] * op.is_static])})"
+    given = op.merged(op.inputs, op.given())
+    inside = f"lambda {named}: operation({', '.join([*given, *['s=s', 'b=b'] * op.is_static])})"
     wrapped = [
         f"op = kernbridge.XLACustomKernel(f'{op.name}_{{next(NUMBERS)}}', "
         f"signature={op.signature()!r}{enzyme})",
@@ -224,13 +249,14 @@ def _custom(op):
         wrapped += [
             "def both(primals, tangents, **_):",
             f"    of = lambda *x: reference(**dict(zip({tuple(op.inputs)}, x)))",
-            "    y = op(*primals" + (", s=SCALE, b=OFFSET" if op.is_static else "") + ")",
+            f"    {named}, = primals",
+            f"    y = op({', '.join([*given, *fixed * op.is_static])})",
             "    return [y], [rule(primals, y, tangents)]",
             "op.def_jvp_rule(both, symbolic_zeros=False)",
         ]
     lines = _call(op, wrapped)
     if op.is_static:
-        lines[-1] = f"    return lambda {named}: op({', '.join([named, *fixed])})"
+        lines[-1] = f"    return lambda {named}: op({', '.join([*given, *fixed])})"
     return lines
 
 

@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from kernbridge import config
 
-BOUNDS = {"float32": 3e-5, "float64": 1e-10}
+BOUNDS = {"float32": 3e-5, "float64": 1e-10, "float16": 1e-2, "bfloat16": 6e-2}
 N_THREADS = 4
 
 

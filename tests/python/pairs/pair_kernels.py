@@ -7,7 +7,7 @@ Numba-CUDA, for C, and for threads of CUDA C++, and once for JAX, which is the r
 import zlib
 from dataclasses import dataclass, field
 
-from pair_table import CUDA_CPP, NUMBA_CUDA, POINTERS
+from pair_table import CUDA_CPP, HALVES, NUMBA_CUDA, POINTERS
 
 T = 4  # threads of a block
 INPUTS = {
@@ -23,6 +23,7 @@ OUTPUT = {"broadcasting": "n, m", "atomics": "m", "device variable": "1"}
 SIZES = {"n": 8, "m": 3, "2": 2, "1": 1}
 C = {"float32": "float", "float64": "double", "int32": "int", "bool": "bool"}
 SHORT = {"float32": "f32", "float64": "f64", "int32": "i32", "uint32": "u32", "bool": "bool"}
+SHORT |= {"float16": "f16", "bfloat16": "bf16"}
 REFERENCES = {
     "broadcasting": "{f}(a * w)",
     "row sums": "jnp.sum({f}(a * w), 1)",
@@ -59,6 +60,9 @@ class Operation:
         if self.body == "records":
             self.dtypes["a"] = "uint32"
         self.out = wide
+        self.inside = "float32" if wide in HALVES else wide  # what the kernel computes in
+        self.has_fields = pick["arguments"] == "fields"
+        self.is_linear = pick["linearity"] == "linear"
         if self.body == "only writes":
             self.out = self.dtypes["a"] = wide
         self.traced = [] if self.is_static else ["s", "b"]
@@ -80,24 +84,53 @@ class Operation:
             self.inputs = [*self.arrays, *numbers]
         else:  # keywords of a kernel follow its arrays
             self.inputs = [*self.arrays, *sorted(numbers)]
+        self.written = self.inputs  # the order of a signature, in which fields may stand apart
+        if self.has_fields:
+            first = [name in self.arrays or name for name in self.inputs]
+            self.inputs = sorted(self.inputs, key=lambda x: first.index(x in self.arrays or x))
         self.name = f"pair_{zlib.crc32(repr([sorted(pick.items()), self.order]).encode()):08x}"
 
     @property
     def is_cuda(self):
         return self.front in NUMBA_CUDA or self.front in CUDA_CPP
 
+    def is_real(self, name):
+        return "float" in self.dtypes[name]
+
     # texts that the front ends share
+
+    def merged(self, names, argument):
+        """Return names of inputs, or of arguments, with one argument in place of its fields."""
+        if not self.has_fields:
+            return list(names)
+        return list(dict.fromkeys(argument if n in self.arrays else n for n in names))
+
+    def given(self):
+        """Return the argument that has the arrays as its fields."""
+        return f"Given({', '.join(f'{name}={name}' for name in self.arrays)})"
+
+    def parameter(self, name):
+        """Return the parameter of a kernel for an input."""
+        return f"p_{name}" if self.has_fields and name in self.arrays else name
+
+    def unpacked(self):
+        """Return the line of Python that gives fields the names of arrays."""
+        names = list(self.arrays)
+        fields = ", ".join(f"p.{name}" for name in names)
+        return [f"{', '.join(names)} = {fields}"] * self.has_fields
 
     def signature(self):
         """Return what the kernel takes and returns."""
-        items = [f"{name}: {self._described(name)}" for name in self.inputs]
+        dot = [name.replace("p_", "p.") for name in map(self.parameter, self.written)]
+        items = [f"{n}: {self._described(x)}" for n, x in zip(dot, self.written, strict=True)]
         if self.front in POINTERS:
             items += ["n", *["m"] * ("m" in "".join(self.arrays.values()))]
         out = f"{SHORT[self.out]}[{self.shape}]"
         if self.front == "kernel":
             results = [out, *[f"{SHORT[self.result]}[n, m]"] * self.also]
         elif self.memory == "in place":
-            results = ["a", *[f"out: {out}"] * (self.body == "records")]
+            changed = self.parameter("a").replace("p_", "p.")
+            results = [changed, *[f"out: {out}"] * (self.body == "records")]
             results *= 1 + (self.chosen["care"] == "twice in place")
         else:
             results = [f"out: {out}"]
@@ -113,6 +146,10 @@ class Operation:
         """Return a function of the inputs that describes the outputs."""
         shape = {"n, m": "(a.shape[0], w.size)", "m": "w.shape", "1": "(1,)"}
         shape = shape.get(self.shape, "a.shape[:1]")
+        if self.has_fields:
+            for name in self.arrays:
+                shape = shape.replace(f"{name}.s", f"p.{name}.s")
+            return f"lambda p, *_, **__: S({shape}, jnp.{self.out})"
         return f"lambda a, w=None, *_, **__: S({shape}, jnp.{self.out})"
 
     def scale(self):
@@ -126,12 +163,14 @@ class Operation:
         return (f"({s} if on else -{s})" if self.has_bool else s), b
 
     def applied(self, value):
+        if self.is_linear:
+            return value
         name = {"written": "math.sin", "inlined": "inlined"}.get(self.function, "f")
         return f"{name}({value})"
 
     def scaled(self, value):
         s, b = self.scale()
-        return f"{value} * FACTOR * {s} + {b}"
+        return f"{value} * FACTOR * {s}" + f" + {b}" * (not self.is_linear)
 
     # the kernels of Numba
 
@@ -151,7 +190,7 @@ class Operation:
 
     def _row_sums(self, out, at):
         rows = [
-            f"total = {'np.float32(0)' if self.out == 'float32' else '0.0'}",
+            f"total = {'np.float32(0)' if self.inside == 'float32' else '0.0'}",
             "for j in range(w.size):",
             f"    total += {self.applied('a[i, j] * w[j]')}",
             f"{out}[{at}] = {self.scaled('total')}",
@@ -204,14 +243,30 @@ class Operation:
 
     def reference(self):
         f = "jnp.sin" if self.function == "written" else "function"
+        f = "" if self.is_linear else f
         value = REFERENCES[self.body].format(f=f)
         head = ", ".join([*self.arrays, "s=SCALE", "b=OFFSET", "on=True"])
         if self.memory == "in place" and self.body == "records":
             result = "a.at[:, 1].add(1), out"
         else:
             result = f"out, {f}(a * w)" if self.also else "out"
-        lines = [f"out = ({value} * FACTOR * s + b).astype({self.out!r})", f"return {result}"]
-        return "\n".join([f"def reference({head}):", *_indented(lines)])
+        plus = " + b" * (not self.is_linear)
+        lines = [f"out = ({value} * FACTOR * s{plus}).astype({self.inside!r})", f"return {result}"]
+        if self.inside == self.out:
+            return "\n".join([f"def reference({head}):", *_indented(lines)])
+        return "\n".join(
+            [
+                f"def inside({head}):",
+                *_indented(lines),
+                "",
+                "",
+                "def reference(*x, **named):",
+                "    wide = lambda x: x.astype('float32') if h.is_real(x) else x",
+                "    y = inside(*map(wide, map(jnp.asarray, x)), **jax.tree.map(wide, named))",
+                f"    narrow = lambda y: y.astype({self.out!r}) if h.is_real(y) else y",
+                "    return jax.tree.map(narrow, y)",
+            ]
+        )
 
 
 def _indented(lines):

@@ -42,6 +42,7 @@ HEAD = """\
 import itertools
 import math
 import os
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -133,7 +134,7 @@ def program(seed, number, some=()):
     after = [FACTORS[change == "factor"], other if change == "function" else function]
     return Program(
         chosen,
-        chosen["dtypes"] != "float32",
+        chosen["dtypes"] in ("float64", "mixed dtypes"),
         pair_fronts.written(op),
         _use(op, rng),
         *("FACTOR = {}\nfunction = {}".format(*lines) for lines in (before, after)),
@@ -149,7 +150,7 @@ def _use(op, rng):
     """Return the transformation and the arguments, as text."""
     chosen, f = op.chosen, "f"
     axes = _axes(op, rng)
-    real = [i for i, x in enumerate(op.parameters) if op.dtypes[x].startswith("float")]
+    real = [i for i, x in enumerate(op.parameters) if op.is_real(x)]
     which = tuple(sorted(rng.sample(real, rng.randint(1, len(real))))) if real else ()
     if chosen["place"] == "shard_map":
         f = f"h.in_parts({f}, {len(op.parameters)})"
@@ -322,10 +323,10 @@ def in_one_process(seed, numbers, some=(), at=None):
     return failures(items, run_one), later
 
 
-def first(path, seed, begin, end):
+def first(path, seed, numbers, some=()):
     """Run programs; prints what fails, and leaves in a file what another process has to run."""
     path = Path(path)
-    texts, later = in_one_process(seed, range(begin, end), at=path.with_suffix(".at"))
+    texts, later = in_one_process(seed, numbers, some, at=path.with_suffix(".at"))
     path.write_bytes(pickle.dumps(later))
     print(*texts, "all have run", sep="\n")
 

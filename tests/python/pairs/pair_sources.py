@@ -88,7 +88,7 @@ def _defined(op: Operation):
     macros = {
         "FACTOR": "{FACTOR}",
         "OUT": C[op.out],
-        "VALUE(v)": f"((v) * FACTOR * {scale} + b)",
+        "VALUE(v)": f"((v) * FACTOR * {scale}{' + b' * (not op.is_linear)})",
         "AT(i)": f"({at})",
         "ADD(p, v)": "(*(p) += (v))" if wrong else "atomicAdd(p, v)",
         "BARRIER": "" if wrong else "__syncthreads()",
@@ -104,13 +104,30 @@ def function_of_pointers(op: Operation):
     for name in op.inputs:
         kind = C[op.dtypes[name]]
         const = "" if name == "a" and in_place else "const "
-        parameters.append(f"{const}{kind} *{name}" if name in op.arrays else f"{kind} {name}")
+        array = f"{const}{kind} *{op.parameter(name)}"
+        parameters.append(array if name in op.arrays else f"{kind} {name}")
     parameters += ["int n", *["int m"] * ("w" in op.arrays)]
     parameters += [] if in_place else [f"{C[op.out]} *out"]
     head = f"void f({', '.join(parameters)})"
-    alias = f"    {C[op.out]} *out = a;\n" if in_place else ""
+    alias = _named_as_arrays(op)
+    alias += f"    {C[op.out]} *out = a;\n" if in_place else ""
     comment = "" if op.front == "load_binary" else f"// @BE f {op.signature()}\n"
-    return f"{_defined(op)}{comment}{head} {{\n{alias}{LOOPS[op.body][1:]}\n}}\n", f"{head};"
+    return f"{_defined(op)}{comment}{head} {{\n{alias}{_applied(op, LOOPS)[1:]}\n}}\n", f"{head};"
+
+
+def _applied(op, bodies):
+    return bodies[op.body].replace("sin(1.0 * ", "(1.0 * ") if op.is_linear else bodies[op.body]
+
+
+def _named_as_arrays(op):
+    """Return lines that give parameters for fields the names of arrays."""
+    kinds = {
+        name: f"{'' if name == 'a' and op.memory == 'in place' else 'const '}{C[d]}"
+        for name, d in op.dtypes.items()
+        if name in op.arrays
+    }
+    lines = [f"    {kind} *{name} = p_{name};\n" for name, kind in kinds.items()]
+    return "".join(lines) if op.has_fields else ""
 
 
 def function_of_tensors(op: Operation):
@@ -131,7 +148,7 @@ def function_of_tensors(op: Operation):
         kinds = ", ".join(f"class {name.upper()}" for name in [*op.arrays, "out_"])
         taken = ", ".join(f"{name.upper()} {name.rstrip('_')}" for name in [*op.arrays, "out_"])
         taken = f"{taken}, int n, int m, {C[op.out]} s, {C[op.out]} b"
-        loop = f"template <{kinds}> static void loop({taken}) {{{LOOPS[op.body]}\n}}\n"
+        loop = f"template <{kinds}> static void loop({taken}) {{{_applied(op, LOOPS)}\n}}\n"
         return f"{_defined(op)}{loop}{head}    loop({given});\n}}\n"
     blocks = {"broadcasting": f"dim3((n + 3) / 4, (m + 3) / 4), dim3(4, {T})"}
     launch = blocks.get(op.body, f"{N_BLOCKS}, 32" if "device" in op.body else f"(n + 3) / 4, {T}")
@@ -145,7 +162,7 @@ def kernel_of_threads(op: Operation):
     """Return the source of a CUDA kernel."""
     in_place = op.memory == "in place"
     parameters = [
-        f"{'' if name == 'a' and in_place else 'const '}{C[op.dtypes[name]]} *{name}"
+        f"{'' if name == 'a' and in_place else 'const '}{C[op.dtypes[name]]} *{op.parameter(name)}"
         for name in op.arrays
     ]
     parameters += [] if in_place else [f"{C[op.out]} *out"]
@@ -153,10 +170,11 @@ def kernel_of_threads(op: Operation):
     if op.front == "cuda_kernel" and op.has_signature and "w" not in op.arrays:
         parameters.remove("int m")
     lines = [f"__global__ void kernel({', '.join(parameters)}) {{"]
+    lines += [_named_as_arrays(op)] * op.has_fields
     lines += [f"    {C[op.out]} *out = a;"] * in_place
     lines += ["    int i = blockIdx.x * blockDim.x + threadIdx.x;"]
     variables = f"__device__ unsigned done = 0;\n__device__ OUT parts[{N_BLOCKS}];\n"
     extern = 'extern "C" ' if op.front == "cuda_kernel" else ""
-    text = extern + "\n".join(lines) + THREADS[op.body] + "\n}\n"
+    text = extern + "\n".join(lines) + _applied(op, THREADS) + "\n}\n"
     text = (variables if op.body == "device variable" else "") + text
     return f"{_defined(op)}{text}" if op.front == "cuda_kernel" else text

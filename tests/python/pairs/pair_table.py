@@ -28,7 +28,10 @@ AXES = {
     "memory": ("new outputs", "in place", "alias"),
     "function": ("written", "inlined", "as an argument", "static function"),
     "scalars": ("by keyword", "by position", "bool keyword", "static scalars"),
-    "dtypes": ("float32", "float64", "mixed dtypes"),
+    "arguments": ("arrays", "fields"),
+    "dtypes": ("float32", "float64", "mixed dtypes", "float16", "bfloat16"),
+    "names": ("own names", "given name", "launch by keywords"),
+    "linearity": ("any function", "linear"),
     "rule": ("no rule", "rule by position", "rule by name", "jvp rule", "Enzyme"),
     "derivative": ("value", "grad", "jvp", "hessian", "jacrev of grad", "jacfwd"),
     "around": ("plain call", "jit", "vmap", "nested vmap", "scan", "cond"),
@@ -40,6 +43,7 @@ AXES = {
     ),
 }
 AXIS = {feature: axis for axis, features in AXES.items() for feature in features}
+HALVES = {"float16", "bfloat16"}
 MISTAKES = {"planted fault", "small launch", "empty block", "twice in place"}
 SECOND_ORDER = {"hessian", "jacrev of grad"}
 
@@ -98,7 +102,45 @@ APART = (
         {"by position"},
         "Numba's device arrays have an axis; a signature makes numbers of them",
     ),
-    ({"records"}, {"float64", "mixed dtypes"}, "the record is of float32"),
+    ({"records"}, no("float32"), "the record is of float32"),
+    # fields, halves, names, linear operations
+    (TENSORS, {"fields"}, "functions of tensors are described by tokens"),
+    (
+        {"numba_cuda_callable", "cuda_kernel"},
+        {"outs"},
+        {"fields"},
+        "a signature names the fields of what they launch",
+    ),
+    ({"outs"}, {"in place"}, {"fields"}, "inplace= names whole parameters"),
+    ({"outs"}, {"fields"}, {"rule by name"}, "a signature names the fields"),
+    ({"records"}, {"fields"}, "view= names whole parameters"),
+    (
+        no("numba_kernel", "kernel", "elementwise", "XLACustomKernel"),
+        HALVES,
+        "they compute in half precision, or get bits",
+    ),
+    (
+        no("numba_kernel", "kernel", "elementwise", *NUMBA_CUDA),
+        {"given name"},
+        "they have names of their own",
+    ),
+    (no("numba_cuda_callable"), {"launch by keywords"}, "they are launched by kernbridge"),
+    (
+        {"launch by keywords"},
+        {"records", "device variable", "as an argument", "static function", "static scalars"}
+        | {*HALVES, "checked", "planted fault", "small launch", "empty block"},
+        "numba_cuda_callable has none of them",
+    ),
+    ({"device variable"}, {"given name"}, "only sources in CUDA C++ have such variables"),
+    (
+        HALVES,
+        {"shared array", "atomics", "device variable", "small launch", "empty block"},
+        "CUDA alone has them",
+    ),
+    ({"XLACustomKernel"}, {"linear"}, "an option of the kernels inside"),
+    (no("broadcasting", "row sums"), {"linear"}, "they are not linear in an array"),
+    (no("written"), {"linear"}, "the function is not linear"),
+    ({"linear"}, {"jvp rule"}, {"grad", *SECOND_ORDER}, "a vjp rule is the transpose"),
     # derivatives
     ({"records"}, no("no rule"), "words of records are integers"),
     ({"no rule"}, no("value"), "there is no derivative"),
