@@ -101,7 +101,7 @@ def numba_kernel(
         the same everywhere. A type without brackets is a number, which the kernel gets as a scalar.
         The name in front of a type is the kernel's parameter, and may be any of them; an item
         without a name is the next parameter. An output with the name of an input is that array,
-        changed in place. Arguments of a call may be given by name.
+        changed in place. Arguments of a call may be given by name; ``m.data`` is a field of `m`.
     inplace : str, optional
         Names of inputs that the kernel changes, such as ``"v, w"``. The operation returns them as
         they are afterwards, after the outputs of `signature`. Without a signature, every parameter
