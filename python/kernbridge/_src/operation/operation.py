@@ -468,9 +468,13 @@ def check_arrays(label: str, inputs: Arrays, scalars: Mapping[str, Any]) -> None
             ) from None
         known = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
         if not isinstance(value, known) and not hasattr(value, "__jax_array__"):
+            fields, kind = Fields.of(value), type(value).__name__
+            what = f"{value!r} of type {kind}"
+            if fields and not fields.is_plain:
+                what = f"a {kind} of {', '.join(fields.names)}"
             raise TypeError(
-                f"{label}: {place} is {value!r} of type {type(value).__name__}, expected an array "
-                f"or a scalar; {_remedy_for(value)} [KB2002]"
+                f"{label}: {place} is {what}, expected an array or a scalar; {_remedy_for(value)} "
+                "[KB2002]"
             ) from None
 
 
@@ -479,12 +483,13 @@ def _remedy_for(value: object) -> str:
         return "pass an array, or leave the parameter out of the kernel"
     if isinstance(value, (dict, set)):
         return "pass each of its arrays as an input"
+    if (fields := Fields.of(value)) and not fields.is_plain:
+        first = f"x.{fields.names[0]}: f32[n]"
+        return f"name its fields in a signature, such as {first}, or pass its arrays one by one"
     if is_dataclass(value):
         return "register its class by jax.tree_util.register_dataclass, or pass its arrays"
     if isinstance(value, (str, bytes)):
         return "a kernel takes numbers: choose the kernel to call by the string, or pass a number"
-    if is_dataclass(value) or hasattr(value, "_fields"):
-        return "pass its arrays one by one; without a signature, a class of arrays that JAX knows"
     if isinstance(value, (list, tuple)):
         return "convert it with jnp.asarray"
     if callable(value):
