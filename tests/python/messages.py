@@ -38,6 +38,7 @@ _ENTRY = re.compile(
 )
 _PREAMBLE = re.compile(r"```python\n(.*?)```\n", re.S)
 _PLACES = (
+    (r"\$phi\d+", "$phi34"),  # an offset in the bytecode, which differs from Python to Python
     (r"\S*/(?:(?:site|dist)-packages|build/site)/", "site-packages/"),
     (r"\S*/(?:python|platlib)/(?=kernbridge/)", "site-packages/"),  # of an editable install
     (r"(?<=site-packages/)(\S+), line \d+", r"\1, line N"),
