@@ -44,6 +44,7 @@ for number, cell in enumerate({CELLS!r}, 1):
 """
 
 
+@pytest.mark.once
 def test_cells_are_named(run_python):
     _, defined, failed, uncompiled, unwritten, help_of_it = re.split("=====\n", run_python(PROGRAM))
     assert "Error" not in defined

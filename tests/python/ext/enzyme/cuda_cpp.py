@@ -83,7 +83,6 @@ __global__ void stencil(const T *u, const T *w, T *out, int n)
     name="stencil<32>",
     threads_per_block=32,
     attrs={"n": 96},
-    is_fast=True,
 )
 def stencil(u, w):
     return w[0] * jnp.roll(u, 1) + w[1] * u * u + w[2] * jnp.exp(jnp.roll(u, -1))

@@ -157,6 +157,7 @@ def mirrored_first(x, w, out):
         out[i] = s[t] * s[31 - t] * w[i % w.size]
 
 
+@pytest.mark.once
 def test_cotangents_that_are_read_before_threads_wait():
     def by_jax(x, w):
         rows = jnp.pad(x * x, (0, 96 - x.size)).reshape(3, 32)
@@ -357,6 +358,7 @@ def extremes_of_polynomials(x, w, at, high, low):
             cuda.atomic.min(low, at[i], u * v + y)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=exhaustive), "float64"])
 def test_all_forms_of_a_kernel_offer_the_same_numbers(dtype):
     """Products that are fused into sums in one form, and not in another, would lose winners."""
