@@ -194,6 +194,7 @@ def test_wrong_names_of_fields(signature, message):
         numba_kernel(product, signature=signature)
 
 
+@pytest.mark.brief
 @kinds
 @pytest.mark.parametrize("jit", [jax.jit, lambda f: f], ids=["jit", "plain"])
 def test_a_sparse_matrix(kind, jit):

@@ -52,6 +52,7 @@ def operation(way, half, **options):
     return numba_kernel(fused, signature=f"x: {t}[m, n], w: {t}[n] -> {t}[m, n]", **options)
 
 
+@pytest.mark.brief
 @half
 @ways
 def test_transformations(half, way):
@@ -67,6 +68,7 @@ def test_transformations(half, way):
     assert op.inspect(x, w)[0].platform == "cpu"
 
 
+@pytest.mark.brief
 @half
 @ways
 def test_derivatives_by_a_rule(half, way):

@@ -79,6 +79,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear_kernels_are_their_own_tangents(name):
     found, expected = (LINEAR[name](f) for f in (linear, lambda a, x: a @ x))

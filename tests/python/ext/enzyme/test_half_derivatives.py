@@ -35,6 +35,7 @@ def test_derivatives_agree_with_jax(name, dtype):
     assert_derivatives(op, reference, *arguments, batched=batched, second=second)
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", ["kernel", "elementwise"])
 def test_kernels_of_numba_compute_in_float32(kind, dtype):

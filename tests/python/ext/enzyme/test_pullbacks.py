@@ -50,6 +50,7 @@ TRANSPOSES = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("name", TRANSPOSES)
 def test_pullbacks_are_linear(name, dtype):

@@ -342,6 +342,7 @@ ON_FIBRES = {
 }
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize("name", ON_FIBRES)
 def test_what_stays_on_fibres(launched, name):
     before, body = ON_FIBRES[name]

@@ -86,6 +86,7 @@ def test_one_kernel_is_compiled_by_the_thread_that_lowers_it(monkeypatch):
     assert threads == [threading.get_ident()]
 
 
+@pytest.mark.exhaustive  # what JAX has cached is traced again by the tests that follow
 def test_what_was_traced_keeps_no_front_end_alive():
     kernel = cuda.jit(lambda x, out: None)
     op = kernbridge.numba_cuda_kernel(kernel, S((4,), F32), launch_dims=4)

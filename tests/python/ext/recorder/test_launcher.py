@@ -171,6 +171,7 @@ void first(kernbridge::Tensor out, int64_t stream) {{
 """
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("variable", "value", "statement", "why"),
     [
