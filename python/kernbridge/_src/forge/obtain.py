@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -113,10 +114,16 @@ def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
     return None
 
 
-def _make(recipe: Recipe[T], key: bytes | None) -> T:
+@functools.lru_cache
+def _enforcing(setting: str | None) -> Callable[[Path], Any]:
     from kernbridge._src.forge import limit
 
-    folder, most = artefacts.usable() if key is not None else None, limit.limit()
+    return functools.partial(limit.enforce, most=limit.limit())
+
+
+def _make(recipe: Recipe[T], key: bytes | None) -> T:
+    folder = artefacts.usable() if key is not None else None
+    enforce = _enforcing(os.environ.get("KERNBRIDGE_CACHE_SIZE"))
     with contextlib.ExitStack() as stack:
         if key is not None and folder is not None:
             has_waited = False
@@ -138,7 +145,7 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
     with deferred():
         found = recipe.use(made)
     if key is not None and folder is not None and key[0] < _ENFORCED:
-        limit.enforce(folder, most)
+        enforce(folder)
     return found
 
 

@@ -484,8 +484,7 @@ def _remedy_for(value: object) -> str:
     if isinstance(value, (dict, set)):
         return "pass each of its arrays as an input"
     if (fields := Fields.of(value)) and not fields.is_plain:
-        first = f"x.{fields.names[0]}: f32[n]"
-        return f"name its fields in a signature, such as {first}, or pass its arrays one by one"
+        return f"name its fields in a signature, as x.{fields.names[0]}: f32[n], or pass its arrays"
     if is_dataclass(value):
         return "register its class by jax.tree_util.register_dataclass, or pass its arrays"
     if isinstance(value, (str, bytes)):
