@@ -9,7 +9,7 @@ import kernbridge
 import numba
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from kernels import double
 
 HERE = Path(__file__).name
@@ -127,7 +127,7 @@ def test_donations_of_unused_arguments_are_found():
 
 
 def test_gathers_are_findings_and_no_warnings():
-    mesh = jax.make_mesh((4,), ("d",))
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
     x = jax.device_put(jnp.ones(256), NamedSharding(mesh, PartitionSpec("d")))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
