@@ -284,7 +284,7 @@ def wrap(
     without outputs.
     """
     function = function or kernel.py_func
-    names = ("__module__", "__qualname__", *["__doc__"][: bool(function.__doc__)])
+    names = ("__module__", "__qualname__", "__doc__")[: 3 if function.__doc__ else 2]
     functools.update_wrapper(operation, function, names, ())
     declared = operation.spec.signature
     signature = signature or (declared.python if declared else _SIGNATURE)
@@ -362,8 +362,8 @@ def _with_fields(
 
     None if no argument has several, or the front end has no such kernels.
     """
-    held = [Fields.of(x) for x in inputs]
-    if not any(held) or spec.signature is not None:
+    held = [] if spec.signature else [Fields.of(x) for x in inputs]
+    if not any(held):
         return None
     tree, given = jax.tree.structure(inputs), spec.outs
     if not isinstance(given, Outputs):  # a function of the inputs

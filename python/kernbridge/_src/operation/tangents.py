@@ -14,7 +14,7 @@ that it reads become operands of the call, which every transformation of JAX fol
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -252,12 +252,8 @@ class _Tangent:
         if isinstance(jvp, Automatic):
             return jvp.bind(Step("jvp", self.which), self.rules.own(inputs), given)
         moving = dict(zip(self.which, given, strict=True))
-        zeros: Iterable[Any] = map(zero_tangent, inputs)
-        if not self.rules.symbolic_zeros:
-            zeros = (  # also of a literal
-                jnp.zeros_like(x) if is_inexact(jnp.result_type(x)) else None for x in inputs
-            )
-        tangents = [moving.get(i, zero) for i, zero in enumerate(zeros)]
+        none = zero_tangent if self.rules.symbolic_zeros else _zeros_or_none
+        tangents = [moving[i] if i in moving else none(x) for i, x in enumerate(inputs)]
         return self.rules.tangents(self.outs, inputs, outputs, tangents)
 
     def _transposed(self, inputs: Arrays, outputs: Arrays, given: Arrays) -> list[Any]:
@@ -315,6 +311,10 @@ def differentiate(
         next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
         for result, t in zip(results, outs, strict=True)
     ]
+
+
+def _zeros_or_none(x: Any) -> Any:
+    return jnp.zeros_like(x) if is_inexact(jnp.result_type(x)) else None  # also of a literal
 
 
 def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
