@@ -244,6 +244,39 @@ static void run_cooperative(launch *l, int64_t n_blocks)
     free((void *)blocks);
 }
 
+/* Launches of JAX's calls that run on one thread alone. Each writes to memory of its call, which no
+ * other launch writes to unless the program starts some outside of JAX's calls: from threads of its
+ * own, or from Python. From the first of these on, no launch is alone. */
+static _Atomic(int64_t) n_alone;
+static _Atomic(bool) has_others;
+static _Thread_local bool is_alone;
+
+bool kb_alone(void)
+{
+    return is_alone;
+}
+
+static void begin_alone(bool on_one_thread, const kb_xla_frame *xla)
+{
+    if (!xla) {
+        atomic_store(&has_others, true);
+        while (atomic_load(&n_alone) > 0)
+            (void)sched_yield();
+    } else if (on_one_thread) {
+        atomic_fetch_add(&n_alone, 1);
+        is_alone = !atomic_load(&has_others);
+        if (!is_alone)
+            atomic_fetch_sub(&n_alone, 1);
+    }
+}
+
+static void end_alone(void)
+{
+    if (is_alone)
+        atomic_fetch_sub(&n_alone, 1);
+    is_alone = false;
+}
+
 /* On a thread that has the exact mode of floats: the launch's, one of the pool, or one that the
  * launch has started, which inherits the mode. */
 static void run_blocks(void *data, int64_t begin, int64_t end)
@@ -339,6 +372,8 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     uint64_t mode = kb_float_mode_exact();
     bool has_loops = code->blocks || code->threads.loop || code->threads.is_whole;
     int64_t alone_max = has_loops ? ALONE_MAX : ALONE_FIBRES_MAX;
+    bool is_shared = n_blocks > alone_max / n_threads && (!xla || kb_pool_num_threads(xla) > 1);
+    begin_alone(code->concurrent && !is_shared, xla);
     if (code->variables && !copy)
         fail(&l, err.message);
     else if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)
@@ -347,12 +382,13 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
         fail(&l, "no memory to check the kernel's accesses with");
     else if (code->cooperative)
         run_cooperative(&l, n_blocks);
-    else if (l.checks || n_blocks <= alone_max / n_threads) /* checked blocks share what is known */
+    else if (l.checks || !is_shared) /* checked blocks share what is known */
         run_blocks(&l, 0, n_blocks);
     else if (xla)
         kb_pool_for(xla, n_blocks, run_blocks, &l);
     else
         kb_hostcuda_for(n_blocks, run_blocks, &l);
+    end_alone();
     kb_checks_free(l.checks);
     kb_float_mode_restore(mode);
     if (copy)

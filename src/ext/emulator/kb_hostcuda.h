@@ -82,6 +82,10 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, kb_error *err);
 
+/* Whether no other thread accesses what the running launch writes to, so that its atomic operations
+ * can be plain ones. The same for all of a call of kb_hostcuda_blocks, and of a block. */
+bool kb_alone(void);
+
 /* What compiled kernels call: functions of threads and of checks; functions of libdevice. */
 extern const kb_symbol kb_hostcuda_symbols[];
 extern const kb_symbol kb_libdevice_symbols[];

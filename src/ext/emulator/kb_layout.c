@@ -82,6 +82,7 @@ const kb_symbol kb_hostcuda_symbols[] = {
     CALLED(kb_match, uint64_t (*)(kb_thread *, uint32_t, uint32_t, uint64_t, uint32_t)),
     CALLED(kb_active_mask, uint32_t (*)(kb_thread *, uint32_t)),
     CALLED(kb_grid_barrier, void (*)(kb_thread *, uint32_t)),
+    CALLED(kb_alone, bool (*)(void)),
     CALLED(kb_poll, void (*)(kb_thread *, uint32_t, uint32_t)),
     CALLED(kb_assert, void (*)(kb_thread *, const char *, const char *, uint32_t)),
     CALLED(kb_recurse, void (*)(kb_thread *, uint64_t)),

@@ -1,7 +1,8 @@
-/* Proves which sizes a launch on the CPU may have, each at its limit and one beyond, and that
- * launches are counted. */
+/* Proves which sizes a launch on the CPU may have, each at its limit and one beyond, that launches
+ * are counted, and which ones are alone. */
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_hostcuda.h"
+#include "fake_xla.h"
 #include "kb_test.h"
 #include "torture.h"
 
@@ -116,8 +117,52 @@ static void test_counts(void)
     CHECK_INT((int64_t)counts[1], 1);
 }
 
+static int64_t n_alone;
+
+static void count_alone(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+                        int64_t end, const char **outside)
+{
+    if (kb_alone())
+        __atomic_fetch_add(&n_alone, end - begin, __ATOMIC_RELAXED);
+    if (parameters) /* of a launch in whose midst another one begins */
+        faulty(NULL, sizes, begin, end, outside);
+}
+
+/* How many blocks of a launch are told that it is alone. */
+static int64_t alone(bool concurrent, uint32_t n, const kb_xla_frame *xla)
+{
+    static void *const parameters[] = {NULL};
+    const kb_hostcuda_code code = {.blocks = count_alone, .concurrent = concurrent};
+    const uint32_t sizes[6] = {n, 1, 1, 256, 1, 1};
+    char fault[KB_FAULT_SIZE];
+    n_alone = 0;
+    CHECK_INT(kb_hostcuda_run(&code, sizes, 0, parameters, xla, fault),
+              n == 2 ? KB_HOSTCUDA_FAULT : KB_CU_SUCCESS);
+    CHECK(!kb_alone());
+    return n_alone;
+}
+
+/* Launches of a call are alone on one thread, until there is one that no call waits for. */
+static void test_alone(void)
+{
+    fake_frame f;
+    fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
+    fake_pool_set(4, false);
+    CHECK_INT(alone(true, 64, &f.frame), 64);
+    CHECK_INT(alone(false, 64, &f.frame), 0);
+    CHECK_INT(alone(true, 2, &f.frame), 2); /* and fails */
+    CHECK_INT(alone(true, 65, &f.frame), 0);
+    fake_pool_join();
+    fake_pool_set(1, false);
+    CHECK_INT(alone(true, 65, &f.frame), 65);
+    CHECK_INT(alone(true, 65, NULL), 0);
+    CHECK_INT(alone(true, 1, &f.frame), 0);
+    fake_frame_free(&f);
+}
+
 int main(void)
 {
+    test_alone();
     test_sizes();
     test_shared_memory();
     test_cooperative_grids();

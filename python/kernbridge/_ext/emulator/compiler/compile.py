@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernbridge import _core
-from kernbridge._ext.emulator.compiler import ir, library
+from kernbridge._ext.emulator.compiler import atomics, ir, library
 from kernbridge._ext.emulator.compiler.checks import Checks
 from kernbridge._ext.emulator.compiler.phases import DIVISIONS, derived, in_phases
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
@@ -182,6 +182,7 @@ def _made(text: str) -> tuple[Any, Any, int, str]:
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = True
     builder = llvm.create_pass_builder(machine, options)
+    module = module if is_checked else atomics.plain_if_alone(module, builder)
     private_llvmlite.run_once(builder.getModulePassManager(), module, builder)
     if "call void @llvm.masked.store." in (optimised := str(module)):
         read = Module(optimised)

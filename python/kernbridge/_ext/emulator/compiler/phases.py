@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Container
 from typing import Any
 
+from kernbridge._ext.emulator.compiler import atomics
 from kernbridge._src.llvm import text as llvm_text
 from kernbridge._src.llvm.text import Function, Instruction, Module
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
@@ -57,7 +58,7 @@ def in_phases(module: Any, machine: Any) -> Any:
     passes.add_instruction_namer_pass()
     run_once(passes, placed.get_function("kb_thread"), builder)
     read = Module(str(placed))
-    of_shared = _cut(read.functions["kb_thread"])
+    _cut(read.functions["kb_thread"])
     cut = llvm.parse_assembly(str(read))
     passes = llvm.create_new_function_pass_manager()
     passes.add_register_to_memory_pass()
@@ -65,15 +66,7 @@ def in_phases(module: Any, machine: Any) -> Any:
     phases = _Phases(Module(str(cut)))
     if not phases.are_regular:
         return module
-    made = llvm.parse_assembly(phases.written())
-    for function in made.functions:  # all threads of a block run on one thread of the system
-        text = str(function)
-        atomic = set(re.findall(r"(%\S+) = (?:atomicrmw|cmpxchg)", text))
-        if atomic and atomic <= of_shared and "  fence " not in text:  # which the pass would drop
-            passes = llvm.create_new_function_pass_manager()
-            passes.add_lower_atomic_pass()
-            run_once(passes, function, builder)
-    return made
+    return llvm.parse_assembly(phases.written())
 
 
 def _take_frame(kernel: Function) -> None:
@@ -88,23 +81,19 @@ def _take_frame(kernel: Function) -> None:
     kernel.head = f"define internal void @kb_thread({', '.join(parameters)}) {{"
 
 
-def _cut(kernel: Function) -> set[str]:
-    """Begin a basic block after each barrier; return results of atomics on shared memory."""
-    n_phases, last, of_shared = 1, {}, set[str]()
+def _cut(kernel: Function) -> None:
+    """Begin a basic block after each barrier, and mark atomic operations on shared memory."""
+    n_phases, last = 1, {}
     for i in kernel.instructions:
         if i.callee == "kb_barrier":
             last[f", {i.block.name} ]"] = f", %kb.wait.{n_phases} ]"
             i.text = f"  br label %kb.wait.{n_phases}\n\nkb.wait.{n_phases}:"
             n_phases += 1
-        elif i.opcode in ("atomicrmw", "cmpxchg"):
-            base = i.operands[0].value
-            while base in kernel.defined and kernel.defined[base].opcode == "getelementptr":
-                base = kernel.defined[base].operands[0].value
-            of_shared |= {i.result} if base == "%kb.shared" else set()
+        elif i.opcode in atomics.OPCODES and atomics.array_of(kernel, i) == "%kb.shared":
+            i.text += f", !{atomics.OF_BLOCK} !{{}}"
     for i in kernel.instructions:
         for before, after in last.items() if i.opcode == "phi" else ():
             i.text = i.text.replace(before, after)
-    return of_shared
 
 
 class _Phases:
