@@ -56,7 +56,9 @@ def _unsupported(kernel: Any) -> tuple[str, str]:
         return "extensions=", "pass arrays and scalars to the kernel"
     if options.get("link"):
         return "link=", "write the function in Python, or the kernel as a cuda_kernel"
-    if any(p.kind is p.VAR_POSITIONAL for p in _formals(kernel)):
+    if any(
+        p.kind is p.VAR_POSITIONAL for p in inspect.signature(kernel.py_func).parameters.values()
+    ):
         return "a *parameter", "name the parameters"
     return "", ""
 
@@ -125,18 +127,6 @@ def _symbol(job: Any) -> str:
     return re.sub(r"\W", "_", job.symbol, flags=re.ASCII)
 
 
-def _formals(kernel: Any) -> list[inspect.Parameter]:
-    return list(inspect.signature(kernel.py_func).parameters.values())
-
-
-def _argument_types(job: Any) -> tuple[Any, ...]:
-    """The types of all parameters of the kernel, those left to their defaults among them."""
-    positional = [parameter_type(p) for p in job.parameters if not p.keyword]
-    named = {p.keyword: parameter_type(p) for p in job.parameters if p.keyword}
-    rest = _formals(job.kernel)[len(positional) :]
-    return (*positional, *(named.get(f.name, inside.Omitted(f.default)) for f in rest))
-
-
 class _Compiled:
     """A kernel with its entry, in MLIR, for one architecture.
 
@@ -177,8 +167,12 @@ def compile_entry(job: Any, architecture: tuple[int, int] | None = None) -> _Com
     options = {**job.kernel.targetoptions, "chip": "sm_{}{}".format(*architecture)}
     options["lto"] = options["lineinfo"] = False  # the entry has no lines
     with compiling_for(architecture):
-        types = _argument_types(job)
-        made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, types, options)
+        # Of all parameters of the kernel, those left to their defaults among them.
+        types = [parameter_type(p) for p in job.parameters if not p.keyword]
+        named = {p.keyword: parameter_type(p) for p in job.parameters if p.keyword}
+        rest = list(inspect.signature(job.kernel.py_func).parameters.values())[len(types) :]
+        types += (named.get(f.name, inside.Omitted(f.default)) for f in rest)
+        made = inside.mlir_compiler.compile_mlir(job.kernel.py_func, None, tuple(types), options)
         returned = made.signature.return_type
         if returned != inside.types.none:
             raise ReturnsValue(job.label, returned)
@@ -335,7 +329,10 @@ class _Entry:
         elif parameter.kind == "record":
             self.given.append(address)
         else:
-            self._add_loaded(address)
+            kind = self._types.get(len(self.given), "i64")
+            is_bit = kind == "i1"
+            value = self._value(f"llvm.load {address} : !llvm.ptr -> {'i8' if is_bit else kind}")
+            self.given.append(self._value(f"llvm.trunc {value} : i8 to i1") if is_bit else value)
 
     def _add_array(self, parameter: DeviceParameter, address: str) -> None:
         ndim, item_size = parameter.ndim, parameter.dtype.itemsize
@@ -356,12 +353,6 @@ class _Entry:
             at = self._value(f"llvm.getelementptr {variable}[{i}] : (!llvm.ptr) -> !llvm.ptr, i64")
             self.lines.append(f"llvm.store {self._word()}, {at} : i64, !llvm.ptr")
         return variable
-
-    def _add_loaded(self, address: str) -> None:
-        kind = self._types.get(len(self.given), "i64")
-        is_bit = kind == "i1"
-        value = self._value(f"llvm.load {address} : !llvm.ptr -> {'i8' if is_bit else kind}")
-        self.given.append(self._value(f"llvm.trunc {value} : i8 to i1") if is_bit else value)
 
     def _constant(self, value: int) -> str:
         return self._value(f"llvm.mlir.constant({value} : i64) : i64")

@@ -310,15 +310,6 @@ def _unreadable(label: str, error: ValueError) -> KernelLoadError:
     return KernelLoadError(f"{label}: {error}; build the file again with nvcc [KB5102]")
 
 
-def _typed(function: ScannedFunction) -> ScannedFunction:
-    """The function with dtypes for the types of C that its declaration spells out."""
-    typed = []
-    for p in function.parameters:
-        words = re.sub(r"\bconst\b|\b__restrict__\b|\*", "", p.ctype).split()
-        typed.append(p._replace(type=p.type or _C_TYPES.get(" ".join(words), "")))
-    return function._replace(parameters=tuple(typed))
-
-
 class CudaBinary:
     """Device code from a prebuilt cubin or fatbin.
 
@@ -399,7 +390,12 @@ class CudaBinary:
                 "load_binary(header=...) the declaration of the kernel, or params= [KB5106]"
             )
         text, is_bare = self._declared or "", self._declared is None
-        function = _typed(scan(label, self.path, text, entry, params, machine_code=is_bare))
+        function = scan(label, self.path, text, entry, params, machine_code=is_bare)
+        typed = []  # with dtypes for the types of C that the declaration spells out
+        for p in function.parameters:
+            words = re.sub(r"\bconst\b|\b__restrict__\b|\*", "", p.ctype).split()
+            typed.append(p._replace(type=p.type or _C_TYPES.get(" ".join(words), "")))
+        function = function._replace(parameters=tuple(typed))
         return operation_of(label, self.path, function, self._code, given | options)
 
     def _code(self, label: str, function: ScannedFunction) -> NvrtcFunction:
