@@ -148,12 +148,10 @@ struct kb_wrong_index {
 KB_HOOK void __ubsan_handle_out_of_bounds(kb_wrong_index *where, uintptr_t index)
 {
     using namespace kernbridge::cuda_on_cpu;
-    kb_cuda_thread *of_block = threads;
-    if (!of_block)
+    if (!threads)
         return;
-    kb_thread *self = running_thread(of_block);
-    threads = nullptr;
-    host().wrong_index(self, index, where->array->name, host().site(where->file, where->line));
+    Away away("an access");
+    host().wrong_index(away.self, index, where->array->name, host().site(where->file, where->line));
     __builtin_trap();
 }
 #undef KB_HOOK
