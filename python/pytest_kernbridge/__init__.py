@@ -78,26 +78,25 @@ class _Summary:
 
 
 def _seen() -> dict[str, Any]:
-    from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
+    from kernbridge import _core
+    from kernbridge._ext.emulator.cuda_source import refusals
     from kernbridge._ext.emulator.device import mode
 
-    return {
-        "launched": cuda_on_cpu_compile.launches(),
-        "refused": cuda_on_cpu_compile.refusals,
-        "checked": mode.current() == mode.CHECK,
-    }
+    checked = mode.current() == mode.CHECK
+    return {"launched": _core.launches(), "refused": refusals, "checked": checked}
 
 
 def _lines(seen: list[dict[str, Any]]) -> list[str]:
     launched, faults = Counter[str](), Counter[str]()
     for name, (n, n_faults) in (kernel for s in seen for kernel in s["launched"].items()):
-        launched[name] += n
-        faults[name] += n_faults
-    faults = +faults  # without zeros
+        if not name.startswith("kernbridge."):  # its own kernels
+            launched[name] += n
+            faults[name] += n_faults
+    launched, faults = +launched, +faults  # without zeros
     refused = {name: message for s in seen for name, message in s["refused"].items()}
     how = "checked, " if seen[0]["checked"] else ""
     lines = [
-        f"Numba-CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
+        f"CUDA kernels on the CPU: {len(launched)} ran ({how}{launched.total()} launches), "
         f"{len(faults)} with a fault, {len(refused)} refused"
     ]
     lines += [

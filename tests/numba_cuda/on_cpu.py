@@ -27,7 +27,7 @@ def install() -> None:
 
 def launches() -> int:
     """How many kernels were launched until now."""
-    return sum(n for n, _ in cuda_on_cpu_compile.launches().values())
+    return sum(n for n, _ in _core.launches().values())
 
 
 def refusals() -> list[str]:

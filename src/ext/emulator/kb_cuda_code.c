@@ -78,6 +78,7 @@ static kb_status load_object(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *f
     code.threads.run = (kb_block_entry *)(uintptr_t)kb_object_find(placed, "kb_fibre");
     code.threads.checked = kb_object_find(placed, "kb_check_table");
     code.threads.is_whole = kb_object_find(placed, "kb_whole") != NULL;
+    code.counts = kb_hostcuda_counts(what, NULL);
     code.concurrent = !has_variables && !kb_object_uses(placed, "kb_print");
     code.owner = placed;
     bool is_of_form = !code.blocks == (form != BLOCKS) && !code.threads.run == (form == BLOCKS);
@@ -111,13 +112,14 @@ static kb_hostcuda_code code_of(kb_cuda_loop *loop, uint32_t shared, bool checke
 
 static int launch(const kb_call *call, const kb_cuda_launch *how, char fault[])
 {
-    const kb_hostcuda_code fibres =
-        code_of(how->loop, how->fixed_shared, how->checked, how->cooperative);
-    const kb_hostcuda_code *code = how->loops ? how->loops : &fibres;
-    const kb_xla_frame *xla = call ? kb_source_frame(call)->xla : NULL;
+    kb_hostcuda_code code = code_of(how->loop, how->fixed_shared, how->checked, how->cooperative);
+    const kb_frame *frame = call ? kb_source_frame(call) : NULL;
+    if (how->loops)
+        code = *(const kb_hostcuda_code *)how->loops;
+    code.counts = kb_hostcuda_counts(frame ? frame->kernel->name : "CUDA C++", how->name);
     char text[KB_FAULT_SIZE];
-    kb_cu_result result =
-        kb_hostcuda_run(code, how->sizes, how->shared, how->parameters, xla, text);
+    kb_cu_result result = kb_hostcuda_run(&code, how->sizes, how->shared, how->parameters,
+                                          frame ? frame->xla : NULL, text);
     if (result != KB_HOSTCUDA_FAULT)
         return result == KB_CU_SUCCESS ? 0 : 1;
     const uint32_t *n = how->sizes;
@@ -221,6 +223,7 @@ static kb_status load_library(const char digest[KB_HOSTCUDA_DIGEST], kb_reader *
     kb_cuda_loop *loop = cooperative ? kernel->cooperative_loop : kernel->loop;
     kb_hostcuda_code code =
         code_of(loop, cooperative ? kernel->fixed_shared() : 0, kernel->checked, cooperative);
+    code.counts = kb_hostcuda_counts(what, NULL);
     code.owner = (void *)(uintptr_t)kernel;
     code.variables = kb_variables_of(kernel);
     return kb_hostcuda_add(digest, &code, err);

@@ -20,13 +20,13 @@
 typedef struct known {
     char digest[KB_HOSTCUDA_DIGEST]; /* by which trees compare: the first member */
     kb_hostcuda_code code;
-    _Atomic(uint64_t) counts[2];
     struct known *before; /* of the same digest, which launches may still run */
 } known;
 
 _Atomic(kb_hostcuda_compiler *) kb_hostcuda_compile;
 _Atomic(kb_hostcuda_loader *) kb_hostcuda_load;
 
+_Atomic(kb_launches *) kb_hostcuda_launches; /* written under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *codes; /* a tree of known, see search.h; under the lock; never freed */
 
@@ -52,7 +52,6 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
     memcpy(c->digest, digest, sizeof c->digest);
     c->code = *code;
-    c->code.counts = kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES ? c->counts : NULL;
     pthread_mutex_lock(&lock);
     known **added = tsearch(c, &codes, by_digest);
     if (added && *added != c) {
@@ -66,6 +65,25 @@ kb_status kb_hostcuda_add(const char digest[KB_HOSTCUDA_DIGEST], const kb_hostcu
         return KB_OK;
     free(c);
     return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory for the code of a kernel");
+}
+
+_Atomic(uint64_t) *kb_hostcuda_counts(const char *operation, const char *kernel)
+{
+    char name[KB_LAUNCHES_NAME];
+    if (!(kb_stream_debug() & KB_DEBUG_COUNT_LAUNCHES))
+        return NULL;
+    (void)snprintf(name, sizeof name, kernel ? "%s: %s" : "%s", operation, kernel);
+    pthread_mutex_lock(&lock);
+    kb_launches *first = kb_hostcuda_launches, *l = first;
+    while (l && strcmp(l->name, name) != 0)
+        l = l->next;
+    if (!l && (l = calloc(1, sizeof *l))) {
+        memcpy(l->name, name, sizeof name);
+        l->next = first;
+        kb_hostcuda_launches = l;
+    }
+    pthread_mutex_unlock(&lock);
+    return l ? l->counts : NULL;
 }
 
 /* Compares the number of the ABI in an image with ours: code that was generated for another one may

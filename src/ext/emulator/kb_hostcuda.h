@@ -18,6 +18,7 @@ enum {
     KB_HOSTCUDA_CODE_CC = 1001,          /* of images that hold machine code of that IR */
     KB_HOSTCUDA_THREADS_MAX = 1024,      /* of a block */
     KB_HOSTCUDA_SHARED_MAX = 227 * 1024, /* of a block, as the largest GPUs have it */
+    KB_LAUNCHES_NAME = 512,              /* bytes of a name, of which the rest is cut off */
 };
 
 /* A launch's result after a fault of the kernel: a code of kernbridge, since no context is lost. */
@@ -44,9 +45,19 @@ typedef struct kb_hostcuda_code {
     bool concurrent;            /* launches need and leave nothing but their arguments */
     void *owner;                /* of the memory of the code; kept, or NULL */
     kb_variables *variables;    /* of the code; or NULL */
-    _Atomic(uint64_t) *counts;  /* launches, and launches that had a fault; NULL unless
-                                   KB_DEBUG_COUNT_LAUNCHES was on when it was added */
+    _Atomic(uint64_t) *counts;  /* see kb_hostcuda_counts; or NULL */
 } kb_hostcuda_code;
+
+/* The launches of "operation", or of "operation: kernel"; of a list that only grows. */
+typedef struct kb_launches {
+    struct kb_launches *next;
+    _Atomic(uint64_t) counts[2]; /* launches, and launches that had a fault */
+    char name[KB_LAUNCHES_NAME];
+} kb_launches;
+extern _Atomic(kb_launches *) kb_hostcuda_launches;
+
+/* Their counts; `kernel` may be NULL. NULL unless KB_DEBUG_COUNT_LAUNCHES is on. */
+_Atomic(uint64_t) *kb_hostcuda_counts(const char *operation, const char *kernel);
 
 /* An image is a text: the digest of the rest, the line KB_HOSTCUDA_ABI_LINE with KB_HOSTCUDA_ABI
  * behind it, LLVM IR, and NUL. */

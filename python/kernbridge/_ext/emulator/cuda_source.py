@@ -27,6 +27,9 @@ from kernbridge._src.toolchain.library import Command, Language, LibraryJob, Pre
 CPP_ON_CPU = "; CUDA C++ "
 """Begins the text of an image for CPUs whose code is a library, made from CUDA C++."""
 
+refusals: dict[str, str] = {}
+"""Messages about kernels and sources that do not run on CPUs, by what messages call them."""
+
 FRAME_MAX = 640 << 10
 """Bytes that a function of CUDA C++ on the CPU may take of a thread's stack; a GPU has 512 KB."""
 # Calls of functions before every access, which kernbridge/cuda_on_cpu/checked.hpp of
@@ -145,10 +148,11 @@ _FOR_NVCC = re.compile(
 
 
 def _refused(label: str, place: str, what: str) -> KernelCompilationError:
-    return KernelCompilationError(
+    refusals[label] = (
         f"{label}: {place}: the source uses {what}, which CUDA C++ does not have on CPUs; run it "
         "on a GPU, or write this part differently [KB4005]"
     )
+    return KernelCompilationError(refusals[label])
 
 
 class _Translation:

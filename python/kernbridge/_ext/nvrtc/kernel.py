@@ -288,7 +288,7 @@ def _loaded_for_cpu(
     digest = hashlib.sha256(text.encode()).hexdigest()
     body = struct.pack("<I", cooperative) + path.read_bytes()
     code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
-    *numbers, loops = _core.add_host_library(digest.encode(), code)
+    *numbers, loops = _core.add_host_library(digest.encode(), code, label)
     codes, sizes = (tuple(memoryview(data).cast("i")) for data in numbers)
     image = f"{digest}\n{text}\0".encode()
     if has_loops := loops != b"" and not cooperative:

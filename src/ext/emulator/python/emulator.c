@@ -16,12 +16,13 @@ static int read_image_digest(PyObject *bytes, void *digest)
  * {name: address} of what it defines. ValueError is raised if it is damaged, or cannot run here. */
 static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    const char *digest, *code, *name;
+    const char *digest, *code, *of, *name;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#:add_host_code", read_image_digest, &digest, &code, &size))
+    if (!PyArg_ParseTuple(args, "O&y#s:add_host_code", read_image_digest, &digest, &code, &size,
+                          &of))
         return NULL;
     kb_error err;
-    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
+    if (kb_cuda_code_load(digest, code, (size_t)size, of, &err) != KB_OK)
         return kb_python_raise(&err);
     const kb_object *object = kb_hostcuda_find(digest)->owner;
     PyObject *defined = PyDict_New();
@@ -35,12 +36,13 @@ static PyObject *add_host_code(PyObject *Py_UNUSED(self), PyObject *args)
  * its parameters' types and their sizes, of 32 bits, and the image with loops, or b"". */
 static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    const char *digest, *code;
+    const char *digest, *code, *of;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#:add_host_library", read_image_digest, &digest, &code, &size))
+    if (!PyArg_ParseTuple(args, "O&y#s:add_host_library", read_image_digest, &digest, &code, &size,
+                          &of))
         return NULL;
     kb_error err;
-    if (kb_cuda_code_load(digest, code, (size_t)size, "a CUDA kernel", &err) != KB_OK)
+    if (kb_cuda_code_load(digest, code, (size_t)size, of, &err) != KB_OK)
         return kb_python_raise(&err);
     const kb_cuda_kernel *kernel = kb_hostcuda_find(digest)->owner;
     const kb_cuda_loops *loops = kernel->loops;
@@ -120,17 +122,15 @@ static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
     return NULL;
 }
 
-/* (launches, those with a fault) of known code, which was added while set_debug had bit 64. */
-static PyObject *launches_of(PyObject *Py_UNUSED(self), PyObject *args)
+/* {name of a kernel: (launches, those with a fault)}, counted while set_debug has bit 64. */
+static PyObject *launches(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    const char *digest;
-    if (!PyArg_ParseTuple(args, "O&:launches_of", read_image_digest, &digest))
-        return NULL;
-    const kb_hostcuda_code *code = kb_hostcuda_find(digest);
-    if (!code || !code->counts)
-        return Py_BuildValue("ii", 0, 0);
-    return Py_BuildValue("KK", (unsigned long long)code->counts[0],
-                         (unsigned long long)code->counts[1]);
+    PyObject *found = PyDict_New();
+    for (const kb_launches *l = kb_hostcuda_launches; found && l; l = l->next)
+        kb_python_set(&found, l->name,
+                      Py_BuildValue("KK", (unsigned long long)l->counts[0],
+                                    (unsigned long long)l->counts[1]));
+    return found;
 }
 
 /* Threads of CUDA on the CPU whose stacks wait for use. */
@@ -158,7 +158,7 @@ static PyMethodDef methods[] = {
     {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
     {"run_kernel", run_kernel, METH_VARARGS, NULL},
     {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
-    {"launches_of", launches_of, METH_VARARGS, NULL},
+    {"launches", launches, METH_NOARGS, NULL},
     {"host_threads_kept", host_threads_kept, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -2,6 +2,7 @@
  * launches and by its own, that the arrays of a checked call are moved, and that bytes which are
  * damaged or of another version are refused. */
 #include "core/kb_batch.h"
+#include "cuda/kb_stream.h"
 #include "ext/emulator/kb_cuda_code.h"
 #include "gpu.h"
 #include "module/kb_module.h"
@@ -202,6 +203,37 @@ static void test_launch_in_a_call(void)
     CHECK_HAS(err.message, "KB3005");
     failing = -1;
     code_of_function = 0;
+}
+
+/* Launches and faults by the names of the operation and the kernel, while they are counted. */
+static void check_counts(const char *name, uint64_t launches, uint64_t faults)
+{
+    const kb_launches *l = kb_hostcuda_launches;
+    while (l && strcmp(l->name, name) != 0)
+        l = l->next;
+    CHECK_INT(l != NULL, launches > 0);
+    CHECK(!l || (l->counts[0] == launches && l->counts[1] == faults));
+}
+
+static void test_counts(void)
+{
+    float x[3] = {0};
+    char fault[KB_FAULT_SIZE];
+    fails_before = false;
+    check_counts("op1: sample", 0, 0);
+    kb_stream_set_debug(KB_DEBUG_COUNT_LAUNCHES);
+    CHECK_INT(load(SAMPLE, KB_HOSTCUDA_ABI, 0), KB_OK);
+    CHECK_INT(run_function(launching_function, x), KB_OK);
+    failing = 4;
+    CHECK_INT(kb_hostcuda_run(kb_hostcuda_find(digest), sizes, 4 * N, parameters, NULL, fault),
+              KB_HOSTCUDA_FAULT);
+    CHECK_INT(run_function(launching_function, x), KB_INTERNAL);
+    CHECK_INT(run_function(launching_function, x), KB_INTERNAL);
+    kb_stream_set_debug(0);
+    CHECK_INT(run_function(launching_function, x), KB_INTERNAL);
+    failing = -1;
+    check_counts("a sample", 1, 1);
+    check_counts("op1: sample", 3, 2);
 }
 
 /* A checked kernel, whose second thread reads what the first one has handed over or not. */
@@ -484,6 +516,7 @@ int main(void)
     test_own_launches();
     gpu_start();
     test_launch_in_a_call();
+    test_counts();
     test_checked_call();
     test_fences();
     test_no_memory_to_enter();

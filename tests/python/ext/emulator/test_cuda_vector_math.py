@@ -23,9 +23,9 @@ from numba import cuda
 codes = []
 add_host_code = _core.add_host_code
 
-def adding(digest, code):
+def adding(digest, code, name):
     codes.append(code)
-    return add_host_code(digest, code)
+    return add_host_code(digest, code, name)
 
 _core.add_host_code = adding
 """

@@ -93,6 +93,21 @@ def test_a_source(by):
 
     moved = load_cuda_inline("moved", SOURCE).moved
     assert moved(x, outs=jax.ShapeDtypeStruct((8,), x.dtype), by=by).tolist() == x.tolist()
+
+
+def test_a_kernel_in_cpp():
+    import jax
+    from kernbridge import cuda_kernel
+
+    source = "__global__ void same(const float *x, float *out) { *out = *x; }"
+    like = jax.ShapeDtypeStruct((1,), x.dtype)
+    assert cuda_kernel(source, "same", like, grid=1, block=1)(x[2:3]).tolist() == [2]
+
+
+def test_refused_in_cpp():
+    from kernbridge import load_cuda_inline
+
+    load_cuda_inline("of_gpus", SOURCE.replace("__global__ void", "__cluster_dims__ __global__"))
 """
 
 
@@ -114,7 +129,7 @@ def suite(tmp_path):
 
 def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     said = suite("--cuda-on-cpu=check", "-p", "no:xdist", "test_suite.py")
-    assert "4 failed, 2 passed" in said
+    assert "5 failed, 3 passed" in said
     assert (
         "kernel 'behind': launch with grid (1, 1, 1), block (8, 1, 1): "
         "block (0, 0, 0), thread (7, 0, 0): reads 'x' (f32[1d]) out of bounds: "
@@ -122,9 +137,11 @@ def test_a_suite_runs_checked_and_a_fault_fails_its_test(suite):
     )
     assert "numba_cuda_kernel 'behind': launch of behind, grid (1, 1, 1), block (8, 1, 1)" in said
     assert "reads 'x' (f32[8]) out of bounds: element [8], and it has 8 (at moved.cu:4)" in said
-    assert "2 ran (checked, 3 launches), 1 with a fault, 1 refused" in said
+    assert "CUDA kernels on the CPU: 4 ran (checked, 6 launches), 2 with a fault, 2 refused" in said
+    assert "  fault: load_cuda_inline 'moved.moved': move (1 launch)" in said
     assert "  fault: test_suite.behind (2 launches)" in said
     assert "  refused: kernel 'refused': the kernel uses" in said
+    assert "  refused: of_gpus: of_gpus.cu:3: the source uses __cluster_dims__ (clusters)" in said
 
 
 @pytest.mark.exhaustive
@@ -154,9 +171,10 @@ def test_without_plugins_the_variable_checks_launches_and_operations(suite):
 )
 def test_workers_of_xdist_are_counted(suite):
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    said = suite("--cuda-on-cpu", "test_suite.py", "-n", "1", "-k", "right or refused")
-    assert "1 failed, 1 passed" in said
-    assert "1 ran (1 launches), 0 with a fault, 1 refused" in said
+    which = "right or refused or in_cpp or a_source"
+    said = suite("--cuda-on-cpu", "test_suite.py", "-n", "2", "-k", which)
+    assert "3 failed, 3 passed" in said
+    assert "3 ran (4 launches), 0 with a fault, 2 refused" in said
 
 
 WITHOUT = """

@@ -17,11 +17,11 @@ from kernbridge import _core
 from kernbridge._ext.emulator.compiler import atomics, ir, library
 from kernbridge._ext.emulator.compiler.checks import Checks
 from kernbridge._ext.emulator.compiler.phases import DIVISIONS, derived, in_phases
-from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU, refusals
 from kernbridge._src.base.errors import KernelCompilationError, KernelNotAvailableError
 from kernbridge._src.base.packing import sealed
 from kernbridge._src.forge.artefacts import Artefact
-from kernbridge._src.forge.obtain import Recipe, held, obtain
+from kernbridge._src.forge.obtain import Recipe, obtain
 from kernbridge._src.llvm.text import LOCAL, Function, Instruction, Module, Operand, declared_once
 from kernbridge._src.numba_common import cpu_features, elf, private_llvmlite, vector_math
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
@@ -38,9 +38,6 @@ _TO_INTEGER = {f"llvm.fpto{sign}i.sat.i64.f64": sign for sign in "su"}
 _FROM_INTEGER = {"sitofp": "s", "uitofp": "u"}
 _USES_MAX = 4  # of a product that NVVM fuses
 _SUFFIX = {"float": "f32", "double": "f64"}
-
-refusals: dict[str, str] = {}
-"""Messages about kernels that do not run on CPUs, by what messages call the kernels."""
 
 
 def image_of(
@@ -68,7 +65,6 @@ def image(body: str, options: str) -> bytes:
 class HostCode:
     data: bytes  # as src/ext/emulator/kb_cuda_code.h describes it
     symbols: dict[str, int]  # the addresses of what it defines
-    name: str = ""  # the module and the name of the kernel, if they are known
 
 
 class HostCodeRecipe(Recipe[HostCode]):
@@ -81,8 +77,9 @@ class HostCodeRecipe(Recipe[HostCode]):
     kind = "cuda_host_code"
     tool = "LLVM"
 
-    def __init__(self, image: bytes, label: str, name: str) -> None:
-        self.label, self.name = label, name
+    def __init__(self, image: bytes, label: str, function: Any) -> None:
+        self.label, self.name = label, getattr(function, "__name__", "")
+        self._counted = f"{function.__module__}.{function.__qualname__}" if function else label
         self.identity, text = image[:-1].split(b"\n", 1)
         self._text = text.decode()
 
@@ -112,18 +109,15 @@ class HostCodeRecipe(Recipe[HostCode]):
 
     def use(self, made: Artefact) -> HostCode:
         (data,) = made.blobs
-        return HostCode(data, _core.add_host_code(self.identity, data))
+        return HostCode(data, _core.add_host_code(self.identity, data, self._counted))
 
 
 def host_code(image: bytes, label: str = "a CUDA kernel", function: Any = None) -> HostCode:
     """The machine code of an image, registered in this process; compiled at most once.
 
-    Launches are counted under the name of the Python function.
+    Launches are counted under the name of the Python function, or under the label.
     """
-    code = obtain(HostCodeRecipe(image, label, getattr(function, "__name__", "")))
-    if function and not code.name:
-        code.name = f"{function.__module__}.{function.__qualname__}"
-    return code
+    return obtain(HostCodeRecipe(image, label, function))
 
 
 def compile_image(image: bytes) -> HostCode:
@@ -387,18 +381,3 @@ class _Fusion:
         flags = "".join(f"{flag} " for flag in i.flags)
         call = f"call {flags}{kind} @llvm.fma.{_SUFFIX[kind]}({kind} {a}, {kind} {b}, {kind} {c})"
         return "\n".join([*before, f"  {i.result} = {call}"])
-
-
-def launches() -> dict[str, tuple[int, int]]:
-    """How often each kernel was launched, and with a fault, by its name.
-
-    `debug.switch_on("count")` must have been called before. Kernels of kernbridge do not count.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    for digest, code in list(held(HostCodeRecipe.kind).items()):
-        name = code.name or "a kernel of an exported program"
-        n, n_faults = _core.launches_of(digest)
-        if n and not name.startswith("kernbridge."):
-            before = found.get(name, (0, 0))
-            found[name] = before[0] + n, before[1] + n_faults
-    return found

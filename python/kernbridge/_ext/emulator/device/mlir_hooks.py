@@ -11,8 +11,8 @@ import re
 import sys
 from typing import Any
 
-from kernbridge._ext.emulator.compiler import compile as cuda_on_cpu_compile
 from kernbridge._ext.emulator.counterpart import counterpart
+from kernbridge._ext.emulator.cuda_source import refusals
 from kernbridge._ext.emulator.device import launch, mode
 from kernbridge._ext.mlir import compile as mlir
 from kernbridge._ext.mlir import private_mlir as inside
@@ -75,7 +75,7 @@ def _launch(configured: Any, args: tuple[Any, ...]) -> None:
             setattr(made["kernel"], launch.COUNTERPART_OF, (label, kernel))
         made["kernel"][how.grid, how.block, 0, how.shared](*map(_argument, args))
     except (KernelCompilationError, KernelNotAvailableError) as e:
-        cuda_on_cpu_compile.refusals[label] = str(e)
+        refusals[label] = str(e)
         raise
     except Exception as e:
         raise _own(e) from e.__cause__
