@@ -6,6 +6,9 @@
 #include "kb_test.h"
 #include "torture.h"
 
+#include <pthread.h>
+#include <time.h>
+
 enum { THREADS = KB_HOSTCUDA_THREADS_MAX, SHARED = KB_HOSTCUDA_SHARED_MAX };
 
 static int64_t n_blocks;
@@ -95,24 +98,21 @@ static void faulty(void *const *parameters, const uint32_t sizes[6], int64_t beg
     *outside = sizes[0] == 2 ? "out" : NULL;
 }
 
-/* Of code that was added while launches were counted, those that run, and those with a fault. */
+/* Launches that run are counted under a name, and those with a fault. */
 static void test_counts(void)
 {
     static const uint32_t sizes[][6] = {
         {1, 1, 1, 1, 1, 1}, {2, 1, 1, 1, 1, 1}, {0, 1, 1, 1, 1, 1}, {3, 1, 1, 1, 1, 1}};
-    char digest[KB_HOSTCUDA_DIGEST] = "", fault[KB_FAULT_SIZE];
-    const kb_hostcuda_code code = {.blocks = faulty};
-    kb_error err;
-    for (int on = 0; on < 2; on++) {
-        kb_stream_set_debug(on ? KB_DEBUG_COUNT_LAUNCHES : 0);
-        digest[0] = (char)on;
-        CHECK_INT(kb_hostcuda_add(digest, &code, &err), KB_OK);
-        const kb_hostcuda_code *known = kb_hostcuda_find(digest);
-        for (int i = 0; i < 4; i++)
-            (void)kb_hostcuda_run(known, sizes[i], 0, NULL, NULL, fault);
-        CHECK((known->counts != NULL) == on);
-    }
-    const _Atomic(uint64_t) *counts = kb_hostcuda_find(digest)->counts;
+    char fault[KB_FAULT_SIZE];
+    kb_hostcuda_code code = {.blocks = faulty};
+    CHECK(!kb_hostcuda_counts("op", NULL));
+    kb_stream_set_debug(KB_DEBUG_COUNT_LAUNCHES);
+    _Atomic(uint64_t) *counts = code.counts = kb_hostcuda_counts("op", NULL);
+    CHECK(counts && counts != kb_hostcuda_counts("op", "kernel"));
+    CHECK(counts == kb_hostcuda_counts("op", NULL));
+    for (int i = 0; i < 4; i++)
+        (void)kb_hostcuda_run(&code, sizes[i], 0, NULL, NULL, fault);
+    kb_stream_set_debug(0);
     CHECK_INT((int64_t)counts[0], 3);
     CHECK_INT((int64_t)counts[1], 1);
 }
@@ -126,6 +126,49 @@ static void count_alone(void *const *parameters, const uint32_t sizes[6], int64_
         __atomic_fetch_add(&n_alone, end - begin, __ATOMIC_RELAXED);
     if (parameters) /* of a launch in whose midst another one begins */
         faulty(NULL, sizes, begin, end, outside);
+}
+
+static bool other_ran;
+
+static void run_other(void *const *parameters, const uint32_t sizes[6], int64_t begin, int64_t end,
+                      const char **outside)
+{
+    (void)parameters, (void)sizes, (void)begin, (void)end, (void)outside;
+    CHECK(!kb_alone());
+    __atomic_store_n(&other_ran, true, __ATOMIC_SEQ_CST);
+}
+
+static void *launch_other(void *data)
+{
+    static const uint32_t one[6] = {1, 1, 1, 1, 1, 1};
+    const kb_hostcuda_code code = {.blocks = run_other, .concurrent = true};
+    char fault[KB_FAULT_SIZE];
+    CHECK_INT(kb_hostcuda_run(&code, one, 0, NULL, data, fault), KB_CU_SUCCESS);
+    return NULL;
+}
+
+static pthread_t other;
+
+/* Another launch begins, and runs when this one has ended. */
+static void run_with_other(void *const *parameters, const uint32_t sizes[6], int64_t begin,
+                           int64_t end, const char **outside)
+{
+    (void)parameters, (void)sizes, (void)begin, (void)end, (void)outside;
+    CHECK_INT(pthread_create(&other, NULL, launch_other, NULL), 0);
+    const struct timespec a_while = {.tv_nsec = 20 * 1000 * 1000};
+    (void)nanosleep(&a_while, NULL);
+    CHECK(kb_alone());
+    CHECK(!__atomic_load_n(&other_ran, __ATOMIC_SEQ_CST));
+}
+
+static void test_another_waits(const kb_xla_frame *xla)
+{
+    static const uint32_t one[6] = {1, 1, 1, 1, 1, 1};
+    const kb_hostcuda_code code = {.blocks = run_with_other, .concurrent = true};
+    char fault[KB_FAULT_SIZE];
+    CHECK_INT(kb_hostcuda_run(&code, one, 0, NULL, xla, fault), KB_CU_SUCCESS);
+    CHECK_INT(pthread_join(other, NULL), 0);
+    CHECK(other_ran);
 }
 
 /* How many blocks of a launch are told that it is alone. */
@@ -155,6 +198,8 @@ static void test_alone(void)
     fake_pool_join();
     fake_pool_set(1, false);
     CHECK_INT(alone(true, 65, &f.frame), 65);
+    test_another_waits(&f.frame);
+    CHECK_INT(alone(true, 65, &f.frame), 0);
     CHECK_INT(alone(true, 65, NULL), 0);
     CHECK_INT(alone(true, 1, &f.frame), 0);
     fake_frame_free(&f);
