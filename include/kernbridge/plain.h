@@ -86,12 +86,10 @@ template <> struct pointer_letter<const Tensor &> : letter_is<'t'> {
 };
 
 /* Whether a function can write to what it receives. */
-template <typename P> struct may_write {
-    enum {
-        value = std::is_pointer<P>::value && !std::is_const<std::remove_pointer_t<P>>::value &&
-                !std::is_same<P, kb_tensor *>::value
-    };
-};
+template <typename P>
+constexpr bool may_write =
+    std::is_pointer<P>::value && !std::is_const<std::remove_pointer_t<P>>::value &&
+    !std::is_same<P, kb_tensor *>::value;
 
 template <typename P> struct Given { /* a number or a tensor by value */
     static bare<P> array(const kb_tensor *t, void *, const char *name, std::true_type)
@@ -134,12 +132,9 @@ template <> struct Given<kb_tensor *> {
 template <> struct Given<const kb_tensor *> : Given<kb_tensor *> {
 };
 
-template <typename R> struct is_status {
-    enum {
-        value = std::is_same<R, int>::value || std::is_enum<R>::value ||
-                std::is_same<R, const char *>::value || std::is_same<R, char *>::value
-    };
-};
+template <typename R>
+constexpr bool is_status = std::is_same<R, int>::value || std::is_enum<R>::value ||
+                           std::is_same<R, const char *>::value || std::is_same<R, char *>::value;
 template <typename R> int status(const kb_call *call, R code, const char *(*text_of)(int))
 {
     return kb_coded(call, static_cast<int>(code), text_of);
@@ -166,7 +161,7 @@ inline int status(const kb_call *call, char *text, const char *(*text_of)(int))
 #define KB_FITS_EXTENT(T)                                                                          \
     (KB_IS_INTEGER(KB_VALUE_LETTER(T)) || KB_IS_INTEGER(KB_POINTER_LETTER(T)) ||                   \
      std::is_enum<kernbridge::detail::bare<T>>::value)
-#define KB_IS_STATUS(R)           (kernbridge::detail::is_status<R>::value)
+#define KB_IS_STATUS(R)           (kernbridge::detail::is_status<R>)
 #define KB_STATUS(R, call, value) kernbridge::detail::status(call, value, kb_text_of)
 
 #else
@@ -177,22 +172,7 @@ inline int status(const kb_call *call, char *text, const char *(*text_of)(int))
 #define KB_POINTERS(T, number) T * : 'A' + (number), const T * : 'A' + (number)
 #define KB_POINTER_LETTER(T)                                                                       \
     _Generic((__typeof__(T))0,                                                                     \
-        KB_POINTERS(_Bool, KB_TYPE_BOOL),                                                          \
-        KB_POINTERS(char, KB_TYPE_INT8),                                                           \
-        KB_POINTERS(signed char, KB_TYPE_INT8),                                                    \
-        KB_POINTERS(short, KB_TYPE_INT16),                                                         \
-        KB_POINTERS(int, KB_TYPE_INT32),                                                           \
-        KB_POINTERS(long, sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32),                      \
-        KB_POINTERS(long long, KB_TYPE_INT64),                                                     \
-        KB_POINTERS(unsigned char, KB_TYPE_UINT8),                                                 \
-        KB_POINTERS(unsigned short, KB_TYPE_UINT16),                                               \
-        KB_POINTERS(unsigned, KB_TYPE_UINT32),                                                     \
-        KB_POINTERS(unsigned long, sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32),           \
-        KB_POINTERS(unsigned long long, KB_TYPE_UINT64),                                           \
-        KB_POINTERS(float, KB_TYPE_FLOAT32),                                                       \
-        KB_POINTERS(double, KB_TYPE_FLOAT64),                                                      \
-        KB_POINTERS(float _Complex, KB_TYPE_COMPLEX64),                                            \
-        KB_POINTERS(double _Complex, KB_TYPE_COMPLEX128),                                          \
+        KB_NUMBERS(KB_POINTERS),                                                                   \
         float(*)[2]: 'A' + KB_TYPE_FLOAT32,                                                      \
         const float(*)[2]: 'A' + KB_TYPE_FLOAT32,                                                \
         double(*)[2]: 'A' + KB_TYPE_FLOAT64,                                                    \

@@ -6,25 +6,24 @@
 
 #include "kernbridge/kernbridge.h"
 
+/* An item of _Generic for each type of a number, which ITEM makes of the type and its kb_type. */
+#define KB_NUMBERS(ITEM)                                                                           \
+    ITEM(_Bool, KB_TYPE_BOOL), ITEM(char, KB_TYPE_INT8), ITEM(signed char, KB_TYPE_INT8),          \
+        ITEM(short, KB_TYPE_INT16), ITEM(int, KB_TYPE_INT32),                                      \
+        ITEM(long, sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32),                             \
+        ITEM(long long, KB_TYPE_INT64), ITEM(unsigned char, KB_TYPE_UINT8),                        \
+        ITEM(unsigned short, KB_TYPE_UINT16), ITEM(unsigned, KB_TYPE_UINT32),                      \
+        ITEM(unsigned long, sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32),                  \
+        ITEM(unsigned long long, KB_TYPE_UINT64), ITEM(float, KB_TYPE_FLOAT32),                    \
+        ITEM(double, KB_TYPE_FLOAT64), ITEM(float _Complex, KB_TYPE_COMPLEX64),                    \
+        ITEM(double _Complex, KB_TYPE_COMPLEX128)
+#define KB_NUMBER(T, number)                                                                       \
+    T:                                                                                             \
+    'A' + (number)
 /* By which messages tell a type: 'A' and its kb_type for a number. */
 #define KB_LETTER(T)                                                                               \
     _Generic(*(__typeof__(T) *)0,                                                                  \
-        _Bool: 'A' + KB_TYPE_BOOL,                                                                 \
-        char: 'A' + KB_TYPE_INT8,                                                                  \
-        signed char: 'A' + KB_TYPE_INT8,                                                           \
-        short: 'A' + KB_TYPE_INT16,                                                                \
-        int: 'A' + KB_TYPE_INT32,                                                                  \
-        long: 'A' + (sizeof(long) == 8 ? KB_TYPE_INT64 : KB_TYPE_INT32),                           \
-        long long: 'A' + KB_TYPE_INT64,                                                            \
-        unsigned char: 'A' + KB_TYPE_UINT8,                                                        \
-        unsigned short: 'A' + KB_TYPE_UINT16,                                                      \
-        unsigned: 'A' + KB_TYPE_UINT32,                                                            \
-        unsigned long: 'A' + (sizeof(long) == 8 ? KB_TYPE_UINT64 : KB_TYPE_UINT32),                \
-        unsigned long long: 'A' + KB_TYPE_UINT64,                                                  \
-        float: 'A' + KB_TYPE_FLOAT32,                                                              \
-        double: 'A' + KB_TYPE_FLOAT64,                                                             \
-        float _Complex: 'A' + KB_TYPE_COMPLEX64,                                                   \
-        double _Complex: 'A' + KB_TYPE_COMPLEX128,                                                 \
+        KB_NUMBERS(KB_NUMBER),                                                                     \
         kb_tensor *: 't',                                                                          \
         const kb_tensor *: 't',                                                                    \
         default: '?')

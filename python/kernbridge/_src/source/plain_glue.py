@@ -145,7 +145,7 @@ class _Runner:
             is_tensor = p.look == "bytes"
             return str(int(not p.constant and (tensors or not is_tensor)))
         tensor = f" || KB_POINTER_LETTER({self._type(k)}) == 't'" if tensors else ""
-        return f"({_DETAIL}::may_write<{self._type(k)}>::value{tensor})"
+        return f"({_DETAIL}::may_write<{self._type(k)}>{tensor})"
 
     def body(self) -> str:
         lines = self._extents()
