@@ -84,7 +84,7 @@ def loop(
     The function returns scalars, one or a tuple, where an item of `out_cores` is None, or fills
     arrays.
     """
-    outputs, every = _outputs(out_cores), range(len(axes.loops))
+    outputs, every = [f"_out{i}" for i in range(len(out_cores))], range(len(axes.loops))
     before = [
         f"_n{k} = " + " * ".join(f"{outputs[0]}.shape[{axis}]" for axis in loop)
         for k, loop in enumerate(axes.loops)
@@ -118,7 +118,7 @@ def copy(
     inputs: Sequence[str], ranks: Sequence[int], out_ranks: Sequence[int | None], single: bool
 ) -> str:
     """Return the source of a kernel that copies what ``_f`` returns; 0-d inputs are scalars."""
-    outputs = _outputs(out_ranks)
+    outputs = [f"_out{i}" for i in range(len(out_ranks))]
     given = [name if rank else f"{name}[()]" for name, rank in zip(inputs, ranks, strict=True)]
     lines = [f"_r = _f({', '.join(given)})"]
     for i, (output, rank) in enumerate(zip(outputs, out_ranks, strict=True)):
@@ -128,10 +128,6 @@ def copy(
             lines.append(f"    raise ValueError({_ANOTHER_SHAPE!r}, {value}.shape, {output}.shape)")
         lines.append(f"{output}[{'...' if rank else '()'}] = {value}{'[()]' if rank == 0 else ''}")
     return _kernel((*inputs, *outputs), lines)
-
-
-def _outputs(of: Sequence[Any]) -> list[str]:
-    return [f"_out{i}" for i in range(len(of))]
 
 
 def _kernel(parameters: Sequence[str], lines: Sequence[str]) -> str:

@@ -308,10 +308,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
     platforms: Any = property(lambda self: targets.platforms())
-
-    @functools.cached_property
-    def _own_callees(self) -> LRUCache[Callee]:
-        return LRUCache(256)
+    _own_callees: Any = functools.cached_property(lambda self: LRUCache(256))
 
     def lower_as_python(
         self, key: Hashable, function: _Function, operands: Types, call: Call, target: Target

@@ -84,15 +84,12 @@ class Outputs:
         leaves = self.tree.flatten_up_to(value)
         return [leaves[i] for i in self.order]
 
-    def is_named_in(self, parameters: Sequence[str]) -> bool:
-        return len(set(self.names)) == len(self.names) and set(self.names) <= set(parameters)
-
     def in_order(self, label: str, parameters: Sequence[str]) -> Outputs:
         """Return these outputs, as just read, in the order of the kernel's output parameters.
 
         ValueError is raised if the keys neither are the names of the parameters nor are sorted.
         """
-        if self.is_named_in(parameters) and set(parameters) <= set(self.names):
+        if len({*self.names}) == len(self.names) and {*self.names} == {*parameters}:
             order = tuple(map(self.names.index, parameters))
             return replace(self, types=tuple(self.types[i] for i in order), order=order)
         self.refuse_reordered(label, parameters)
@@ -305,7 +302,7 @@ class OperationSpec:
     def check_names(self, parameters: Sequence[str], attributes: Sequence[str] = ()) -> None:
         """Check the keys of `outs` and what rules take by name."""
         outs = self.outs
-        if isinstance(outs, Outputs) and not outs.is_named_in(parameters):
+        if isinstance(outs, Outputs) and len({*outs.names} & {*parameters}) < len(outs.names):
             outs.refuse_reordered(self.label, parameters)
         known = {name: None for name in (*parameters, *attributes, OUTPUTS) if name}
         for mode, rule in (("jvp", self.jvp), ("vjp", self.vjp)):

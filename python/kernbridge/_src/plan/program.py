@@ -92,7 +92,7 @@ class DeviceParameter:
             return found
         members = self.enumeration.__members__.items()
         values = tuple((name, type(m.value).__name__, repr(m.value)) for name, m in members)
-        return (*found, (*_qualified(self.enumeration), values))
+        return (*found, (self.enumeration.__module__, self.enumeration.__qualname__, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class TupleParameter:
 
     def identity(self) -> tuple[Any, ...]:
         made_by = self.made_by
-        name = None if made_by is None else (*_qualified(made_by), made_by._fields)
+        name = made_by and (made_by.__module__, made_by.__qualname__, made_by._fields)
         return ("tuple", name, tuple(member.identity() for member in self.members), self.keyword)
 
 
@@ -142,10 +142,6 @@ def with_open(parameters: Iterable[Parameter], opened: Collection[int]) -> tuple
         return replace(parameter, read_only=False) if next(numbers) in opened else parameter
 
     return tuple(map(change, parameters))
-
-
-def _qualified(made_by: Any) -> tuple[str, str]:
-    return made_by.__module__, made_by.__qualname__
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,20 +350,18 @@ class CompiledModule:
 
     @hides_frames
     def __getattr__(self, name: str) -> SourceFunction:
-        if name in self._functions:
-            return self._functions[name]
-        raise AttributeError(self._no_function(name))
-
-    def _no_function(self, name: str) -> str:
-        return (
-            f"module {self.name!r} has no function {name!r}; it has "
-            f"{', '.join(self._functions) or 'none'}: correct the name, or annotate the function "
-            "in the source [KB5104]"
-        )
+        try:
+            return self[name]
+        except KeyError as e:
+            raise AttributeError(*e.args) from None
 
     def __getitem__(self, name: str) -> SourceFunction:
         if name not in self._functions:
-            raise KeyError(self._no_function(name))
+            raise KeyError(
+                f"module {self.name!r} has no function {name!r}; it has "
+                f"{', '.join(self._functions) or 'none'}: correct the name, or annotate the "
+                "function in the source [KB5104]"
+            )
         return self._functions[name]
 
     def __dir__(self) -> list[str]:
