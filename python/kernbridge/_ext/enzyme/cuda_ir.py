@@ -196,8 +196,7 @@ class CppKernel(Primal):
         text = re.sub(r"= \{ +\}", '= { "kb" }', _STRIPPED.sub("", str(module)))
         text = renamed(text, own_name)
         text += _of_words(Module(text).functions[own_name(self.entry)], self.sizes)
-        made = llvm.parse_assembly(warps.in_cpp(text))
-        return Form(made, "kb_words", arrays, used, shared)
+        return Form(llvm.parse_assembly(warps.in_cpp(text)), "kb_words", arrays, used, shared)
 
 
 def _of_words(kernel: Function, sizes: Sequence[int]) -> str:

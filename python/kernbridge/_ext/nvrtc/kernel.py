@@ -506,6 +506,10 @@ def _read_signature(
     given = arrays if text is None else [*arrays, *attributes]
     declared = CallSignature.read(label, text, inplace, given, attributes)
     assert declared is not None
+    if whole := [p.name for p in function.parameters if p.name in declared.fields]:
+        names = ", ".join(p.name for p in declared.arguments[whole[0]])
+        why = f"a CUDA kernel gets the fields of {whole[0]!r} one by one, and no structure"
+        raise ValueError(f"{label}: {why}; take {names} as its parameters [KB1010]")
     outputs = {p.name: p for p in declared.outputs}
     described = {**outputs, **{p.name: p for p in declared.inputs}}
     parameters = []

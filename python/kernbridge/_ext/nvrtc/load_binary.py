@@ -37,6 +37,7 @@ _HEADER = struct.Struct("<16sHHIQQQIHHH")
 _SEGMENT = struct.Struct("<IIQQQQ")
 _LOADED, _DYNAMIC = 1, 2  # types of segments
 _SONAME, _IGNORED = (14).to_bytes(8, "little"), (21).to_bytes(8, "little")  # kinds of entries
+_AGAIN = "build the file again with nvcc"
 _OF_64_BITS, _LITTLE_ENDIAN = 2, 1
 
 _C_TYPES = {dtype.c: dtype.name for dtype in DTYPES.values() if dtype.name not in HALVES}
@@ -306,10 +307,6 @@ def _as_built(label: str, name: str, tokens: str | None, built: Described | None
     return known
 
 
-def _unreadable(label: str, error: ValueError) -> KernelLoadError:
-    return KernelLoadError(f"{label}: {error}; build the file again with nvcc [KB5102]")
-
-
 class CudaBinary:
     """Device code from a prebuilt cubin or fatbin.
 
@@ -336,7 +333,7 @@ class CudaBinary:
         try:
             return list(cubin.entries(self._data))
         except ValueError as e:
-            raise _unreadable(f"load_binary: {self.path}", e) from e
+            raise KernelLoadError(f"load_binary: {self.path}: {e}; {_AGAIN} [KB5102]") from e
 
     def __repr__(self) -> str:
         return f"CudaBinary({self.path!r}, {self.kernel_names})"
@@ -413,7 +410,7 @@ class CudaBinary:
             try:
                 info = cubin.read(self._data, function.name)
             except ValueError as e:
-                raise _unreadable(label, e) from e
+                raise KernelLoadError(f"{label}: {e}; {_AGAIN} [KB5102]") from e
             capability = info.architecture
             there = [size for _, size in info.parameters]
             if there != sizes:
