@@ -47,6 +47,10 @@ static inline int kb_worded(const kb_call *call, const char *text, const char *(
 #define KB_FITS_ARRAY(T, number)                                                                   \
     (KB_POINTER_LETTER(T) == 'A' + (number) || KB_POINTER_LETTER(T) == 'v' ||                      \
      KB_POINTER_LETTER(T) == 't' || KB_SAME_PARTS(KB_POINTER_LETTER(T), number))
+/* Whether two members of a structure do not overlap. */
+#define KB_END(T, member) (__builtin_offsetof(T, member) + sizeof(((T *)0)->member))
+#define KB_APART(T, a, b)                                                                          \
+    (KB_END(T, a) <= __builtin_offsetof(T, b) || KB_END(T, b) <= __builtin_offsetof(T, a))
 #define KB_IS_INTEGER(letter) ((letter) >= 'A' + KB_TYPE_INT8 && (letter) <= 'A' + KB_TYPE_UINT64)
 
 #ifdef __cplusplus
@@ -106,7 +110,7 @@ template <typename P> struct Given { /* a number or a tensor by value */
     {
         return array(t, data, name, std::is_same<bare<P>, Tensor>());
     }
-    static bare<P> extent(bare<P> &value)
+    static bare<P> &extent(bare<P> &value)
     {
         return value;
     }
@@ -182,6 +186,7 @@ inline int status(const kb_call *call, char *text, const char *(*text_of)(int))
         kb_tensor *: 't',                                                                          \
         const kb_tensor *: 't',                                                                    \
         default: '?')
+#define KB_MAY_WRITE(T) _Generic(1 ? (T)0 : (void *)1, void * : 1, default : 0)
 #define KB_FITS_NUMBER_OF(T, number)                                                               \
     (KB_LETTER(T) == 'A' + (number) || KB_POINTER_LETTER(T) == 'A' + (number) ||                   \
      KB_SAME_PARTS(KB_LETTER(T), number))

@@ -135,13 +135,6 @@ def test_fields_are_parameters_of_c(load):
     np.testing.assert_allclose(jax.jit(op)(m, x), dense @ x, rtol=1e-5)
 
 
-def test_a_structure_of_c_is_refused():
-    source = "struct a {float *v;};\n// @BE f a.v: f32[n] -> o: f32[n]\n"
-    source += "void f(const struct a *a, float *o) {}"
-    with pytest.raises(kernbridge.KernelError, match="'a' has fields, which C receives one by one"):
-        kernbridge.load_c_inline("structures", source)
-
-
 def test_an_operation_of_several_kernels_takes_fields():
     dense, m, x = drawn()
     op = kernbridge.XLACustomKernel("of_fields", signature=FIELDS)

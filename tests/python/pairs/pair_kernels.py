@@ -88,7 +88,9 @@ class Operation:
         if self.has_fields:
             first = [name in self.arrays or name for name in self.inputs]
             self.inputs = sorted(self.inputs, key=lambda x: first.index(x in self.arrays or x))
-        self.name = f"pair_{zlib.crc32(repr([sorted(pick.items()), self.order]).encode()):08x}"
+        number = zlib.crc32(repr([sorted(pick.items()), self.order]).encode())
+        self.name = f"pair_{number:08x}"
+        self.takes_structure = self.has_fields and self.front in POINTERS and number % 2 == 0
 
     @property
     def is_cuda(self):

@@ -102,17 +102,17 @@ def function_of_pointers(op: Operation):
     parameters = []
     in_place = op.memory == "in place"
     for name in op.inputs:
-        kind = C[op.dtypes[name]]
-        const = "" if name == "a" and in_place else "const "
-        array = f"{const}{kind} *{op.parameter(name)}"
-        parameters.append(array if name in op.arrays else f"{kind} {name}")
+        array = f"{_pointed(op, name)} *{op.parameter(name)}"
+        parameters.append(array if name in op.arrays else f"{C[op.dtypes[name]]} {name}")
+    parameters = _with_structure(op, parameters, len(op.arrays))
     parameters += ["int n", *["int m"] * ("w" in op.arrays)]
     parameters += [] if in_place else [f"{C[op.out]} *out"]
     head = f"void f({', '.join(parameters)})"
     alias = _named_as_arrays(op)
     alias += f"    {C[op.out]} *out = a;\n" if in_place else ""
     comment = "" if op.front == "load_binary" else f"// @BE f {op.signature()}\n"
-    return f"{_defined(op)}{comment}{head} {{\n{alias}{_applied(op, LOOPS)[1:]}\n}}\n", f"{head};"
+    body = f"{head} {{\n{alias}{_applied(op, LOOPS)[1:]}\n}}\n"
+    return f"{_defined(op)}{_structure(op)}{comment}{body}", f"{_structure(op)}{head};"
 
 
 def _applied(op, bodies):
@@ -121,13 +121,27 @@ def _applied(op, bodies):
 
 def _named_as_arrays(op):
     """Return lines that give parameters for fields the names of arrays."""
-    kinds = {
-        name: f"{'' if name == 'a' and op.memory == 'in place' else 'const '}{C[d]}"
-        for name, d in op.dtypes.items()
-        if name in op.arrays
-    }
-    lines = [f"    {kind} *{name} = p_{name};\n" for name, kind in kinds.items()]
+    mark = "." if op.takes_structure else "_"
+    lines = [f"    {_pointed(op, name)} *{name} = p{mark}{name};\n" for name in op.arrays]
     return "".join(lines) if op.has_fields else ""
+
+
+def _pointed(op, name):
+    return f"{'' if name == 'a' and op.memory == 'in place' else 'const '}{C[op.dtypes[name]]}"
+
+
+def _structure(op):
+    """Return the structure that has the fields as members, in another order than the signature."""
+    members = [f"{_pointed(op, name)} *{name};" for name in sorted(op.arrays, reverse=True)]
+    return f"struct given {{ {' '.join(members)} }};\n" * op.takes_structure
+
+
+def _with_structure(op, parameters, n_arrays):
+    """Return parameters with a structure in place of the fields, which follow each other."""
+    if not op.takes_structure:
+        return parameters
+    at = next(i for i, p in enumerate(parameters) if "*p_" in p)
+    return [*parameters[:at], "struct given p", *parameters[at + n_arrays :]]
 
 
 def function_of_tensors(op: Operation):
@@ -161,10 +175,7 @@ def function_of_tensors(op: Operation):
 def kernel_of_threads(op: Operation):
     """Return the source of a CUDA kernel."""
     in_place = op.memory == "in place"
-    parameters = [
-        f"{'' if name == 'a' and in_place else 'const '}{C[op.dtypes[name]]} *{op.parameter(name)}"
-        for name in op.arrays
-    ]
+    parameters = [f"{_pointed(op, name)} *{op.parameter(name)}" for name in op.arrays]
     parameters += [] if in_place else [f"{C[op.out]} *out"]
     parameters += ["int n", "int m", f"{C[op.out]} s", f"{C[op.out]} b"]
     if op.front == "cuda_kernel" and op.has_signature and "w" not in op.arrays:

@@ -17,14 +17,15 @@ from kernbridge._src.signatures.call_signature import RETURN, CallSignature
 class Passed(Struct):
     """One parameter of C, or what it returns, and what it receives or is."""
 
-    role: str  # "in", "out", "number", "extent", "call", "stream", "return"
+    role: str  # "in", "out", "number", "extent", "call", "stream", "return", "structure"
     at: int  # of the array among the inputs or the outputs
     what: str  # as the signature has it; an extent
     dtype: str = ""  # of an array or a number
     name: str = ""
     ctype: str = ""
-    look: str = ""
+    look: str = ""  # as of a parameter, or "member"
     constant: bool = False
+    members: tuple[tuple[str, Any], ...] = ()  # of a structure: their names, each with a `Passed`
 
 
 def read(
@@ -50,6 +51,19 @@ def read(
     inputs = {p.name: (i, p) for i, p in enumerate(in_order)}
     outputs = {p.name: (i, p) for i, p in enumerate(signature.outputs)}
     extents = {p.name: p.extent for p in signature.extents}
+
+    def received(name: str, *spelled: Any) -> Passed:
+        if name in extents:
+            return Passed("extent", 0, extents[name], "", *spelled)
+        at, item = (outputs if name in outputs else inputs)[name]
+        _, described = inputs.get(name, (at, item))
+        assert described.type is not None
+        role, dtype = "out" if name in outputs else "in", described.type.dtype
+        role = "number" if item.is_number else role
+        if is_variable(dtype) or (role == "number" and not dtype):
+            raise ValueError(f"{item.shown!r} needs a dtype, since C has no variables for types")
+        return Passed(role, at, str(described), dtype, *spelled)
+
     left, passed = iter(names), list[Passed]()
     for p in parameters:
         spelled = (p.name, p.ctype, p.look, p.constant)
@@ -57,20 +71,10 @@ def read(
             passed.append(Passed(p.look, 0, p.look, "", *spelled))
             continue
         name = next(left)
-        if name in signature.fields:
-            them = ", ".join(p.name for p in signature.arguments[name])
-            raise ValueError(f"{name!r} has fields, which C receives one by one, as {them}")
-        if name in extents:
-            passed.append(Passed("extent", 0, extents[name], "", *spelled))
-            continue
-        at, item = (outputs if name in outputs else inputs)[name]
-        _, described = inputs.get(name, (at, item))
-        assert described.type is not None
-        role, dtype = "out" if name in outputs else "in", described.type.dtype
-        role = "number" if item.is_number else role
-        if is_variable(dtype) or (role == "number" and not dtype):
-            raise ValueError(f"{name!r} needs a dtype, since C has no variables for types")
-        passed.append(Passed(role, at, str(described), dtype, *spelled))
+        fields = [q for q in (*signature.inputs, *signature.extents) if q.field[:1] == (name,)]
+        members = tuple((q.field[1], received(q.name, q.shown, "", "member")) for q in fields)
+        structure = Passed("structure", 0, name, "", *spelled, members)
+        passed.append(structure if members else received(name, *spelled))
     if RETURN in outputs:
         at, item = outputs[RETURN]
         assert item.type is not None

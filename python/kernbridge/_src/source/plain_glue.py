@@ -6,6 +6,7 @@ its arrays, checks that all arrays agree with them, and passes pointers and numb
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import string
@@ -71,7 +72,7 @@ class _Runner:
         replaced = {p.name: i for i, p in enumerate(function.having("arg"))}
         self.replaced = [replaced.get(p.name, -1) for p in function.having("ret")]
 
-    def _type(self, k: int) -> str:
+    def _type(self, k: int | str) -> str:
         return f"kb_{self.i}_{k}"
 
     def types(self) -> str:
@@ -79,8 +80,10 @@ class _Runner:
         n, kind, lines = len(self.taken), f"kb_{self.i}_returned", list[str]()
         types = [self._type(k) for k in range(n)]
         if self.in_c:
-            spelled = [f"__typeof__({_as_pointer(p.ctype)})" for p in self.taken]
-            returned = f"__typeof__((&{self.name})({', '.join(f'({t})0' for t in types)}))"
+            # An array, such as double[2], is a pointer.
+            as_pointers = (re.sub(r"\[[^\]]*\]", "(*)", p.ctype, count=1) for p in self.taken)
+            spelled = [f"__typeof__({ctype})" for ctype in as_pointers]
+            returned = f"__typeof__((&{self.name})({', '.join(f'*({t} *)0' for t in types)}))"
         else:
             signature = f"decltype({_DETAIL}::signature_of(&{self.name}))"
             spelled = [f"{_DETAIL}::parameter<{k}, {signature}>::type" for k in range(n)]
@@ -89,13 +92,14 @@ class _Runner:
             what = f"the compiler finds another number of parameters than {n}"
             lines.append(self._assert(f"int({of_signature}::n_parameters) == {n}", what))
         for k, p in enumerate(self.taken):
-            lines += [f"typedef {spelled[k]} {types[k]};", *self._checks(k, p)]
+            checks = self._structure(k, p) if p.members else self._checks(types[k], k, p)
+            lines += [f"typedef {spelled[k]} {types[k]};", *checks]
         lines.append(f"typedef {returned} {kind};")
         if self.in_c:
             taken = ", ".join(types) or "void"
             what = (
-                "the compiler finds another declaration: behind #if, or with a structure, which "
-                "cannot be passed; write a function of numbers and pointers that calls it"
+                "the compiler finds another declaration, behind #if or made by a macro; write out "
+                "the one that is compiled"
             )
             same = f"__builtin_types_compatible_p(__typeof__(&{self.name}), {kind} (*)({taken}))"
             lines.append(self._assert(same, what))
@@ -111,41 +115,62 @@ class _Runner:
             lines.append(self._assert(f"KB_FITS_NUMBER_OF({kind}, {number})", what))
         return "\n".join(lines)
 
-    def _checks(self, k: int, p: Passed) -> list[str]:
-        kind, where = self._type(k), f"parameter {k + 1}, {_declared(p)}, "
+    def _structure(self, k: int, p: Passed) -> list[str]:
+        """The types of a structure and of its members, all of which the signature must name."""
+        kind, whole, bare = self._type(k), f"kb_whole_{self.i}_{k}", f"{_DETAIL}::bare"
+        pointed = f"{bare}<std::remove_pointer_t<{bare}<{kind}>>>"
+        if self.in_c:
+            pointed = f"__typeof__({'*' * (p.look == 'pointer')}*({kind} *)0)"
+        lines, names = [f"typedef {pointed} {whole};"], [name for name, _ in p.members]
+        for name, member in p.members:
+            lines.append(f"typedef __typeof__((({whole} *)0)->{name}) {kind}_{name};")
+            lines += self._checks(f"{kind}_{name}", k, member)
+        sizes = " + ".join(f"sizeof({kind}_{name})" for name in names)
+        apart = [f"KB_APART({whole}, {a}, {b})" for a, b in itertools.combinations(names, 2)]
+        what = f"parameter {k + 1}, {_declared(p)}, has other members than {', '.join(names)}, or "
+        what += "bytes between them; name all members, or pass the arrays one by one"
+        filled = " && ".join([f"{sizes} == sizeof({whole})", *apart])
+        return [*lines, self._assert(filled, what)]
+
+    def _checks(self, kind: str, k: int, p: Passed) -> list[str]:
+        where, fits = f"parameter {k + 1}, {_declared(p)}, ", ""
+        if p.look == "member":  # an array is a pointer, and a number a value
+            where += "is missing, or of another type: it "
+            letter = "!= 't'" if p.role in ("in", "out") else "== '?'"
+            fits = f"KB_POINTER_LETTER({kind}) {letter} && "
         number = f"KB_TYPE_{p.dtype.upper()}" if p.dtype else "-1"
         if p.role in ("call", "stream"):
             return []
         if p.role == "extent":
             what = f"{where}receives the extent {p.what}; it must be an integer"
-            return [self._assert(f"KB_FITS_EXTENT({kind})", what)]
+            return [self._assert(f"{fits}KB_FITS_EXTENT({kind})", what)]
         spelled = _spelled(p.dtype)
         if p.role == "number":
             what = f"{where}cannot be {p.what}, which is {spelled} or a pointer to it"
             what += "; correct the signature"
-            return [self._assert(f"KB_FITS_NUMBER_OF({kind}, {number})", what)]
+            return [self._assert(f"{fits}KB_FITS_NUMBER_OF({kind}, {number})", what)]
         what = f"{where}cannot be {p.what}, which is a pointer to {spelled}; correct the signature"
         checked = kind
         if self.in_c and p.ctype.count("[") > 1:  # elements of arrays of arrays
             element = re.sub(r"\[[^\]]*\]", "", p.ctype)
             checked = f"__typeof__({element} *)"
-        checks = [self._assert(f"KB_FITS_ARRAY({checked}, {number})", what)]
+        checks = [self._assert(f"{fits}KB_FITS_ARRAY({checked}, {number})", what)]
         if p.role == "out":
             what = f"{where}is the output {p.what}, and must not be const"
-            checks.append(self._assert(self._may_write(k, p, tensors=True), what))
+            checks.append(self._assert(self._may_write(kind, p, tensors=True), what))
         return checks
 
     def _assert(self, condition: str, what: str) -> str:
         """What refuses a type when the glue is compiled; see `compiled_types.explain`."""
         return f"KB_ASSERT({condition}, {_quoted(f'[signature of {self.function.name}] {what}')});"
 
-    def _may_write(self, k: int, p: Passed, tensors: bool = False) -> str:
+    def _may_write(self, kind: str, p: Passed, tensors: bool = False) -> str:
         """Whether a function can write to the elements of an array."""
         if self.in_c:
-            is_tensor = p.look == "bytes"
-            return str(int(not p.constant and (tensors or not is_tensor)))
-        tensor = f" || KB_POINTER_LETTER({self._type(k)}) == 't'" if tensors else ""
-        return f"({_DETAIL}::may_write<{self._type(k)}>{tensor})"
+            never = p.constant or (p.look == "bytes" and not tensors)
+            return "0" if never else f"KB_MAY_WRITE({kind})"
+        tensor = f" || KB_POINTER_LETTER({kind}) == 't'" if tensors else ""
+        return f"({_DETAIL}::may_write<{kind}>{tensor})"
 
     def body(self) -> str:
         lines = self._extents()
@@ -160,9 +185,17 @@ class _Runner:
             lines += [f"*({kind} *)out[{self.result.at}].data = {called};", "return 0;"]
         return "\n".join(f"    {line}" for line in lines)
 
-    def _given(self, k: int, p: Passed, lines: list[str]) -> str:
+    def _given(self, k: int | str, p: Passed, lines: list[str]) -> str:
         """The argument for a parameter; what is needed before the call is added to lines."""
         kind, given = self._type(k), f"{_DETAIL}::Given<{self._type(k)}>"
+        if p.members:
+            values = {name: self._given(f"{k}_{name}", m, lines) for name, m in p.members}
+            listed = ", ".join(f".{name} = {value}" for name, value in values.items())
+            lines.append(f"kb_whole_{self.i}_{k} kb_s{k} = {{{listed if self.in_c else ''}}};")
+            if self.in_c:
+                return f"{'&' * (p.look == 'pointer')}kb_s{k}"
+            lines += [f"kb_s{k}.{name} = {value};" for name, value in values.items()]
+            return f"{given}::extent(kb_s{k})"
         if p.role == "call":
             return "call"
         if p.role == "stream":
@@ -187,7 +220,7 @@ class _Runner:
             return f"*({kind} *){tensor}.data"
         data = f"{tensor}.data"
         if p.role != "out":
-            copied = f"{self._may_write(k, p)} ? kb_copy(call, &{tensor}) : {data}"
+            copied = f"{self._may_write(kind, p)} ? kb_copy(call, &{tensor}) : {data}"
             lines.append(f"void *kb_a{k} = {copied};")
             lines.append(
                 f"if (!kb_a{k} && {tensor}.size) return kb_fail(call, KB_RESOURCE_EXHAUSTED, "
@@ -263,12 +296,6 @@ def _in_c(dim: str | int) -> str:
     return re.sub(r"([A-Za-z_]\w*)", r"kb_d_\1", str(dim))
 
 
-def _as_pointer(ctype: str) -> str:
-    """The type of a parameter that is declared as an array, such as `double[2]`, as a pointer."""
-    found = re.fullmatch(r"([^\[]*)\[[^\]]*\](.*)", ctype, re.DOTALL)
-    return f"{found[1]}(*){found[2]}" if found else ctype
-
-
 def _spelled(dtype: str) -> str:
     return DTYPES[dtype].c if dtype in DTYPES else "void"
 
@@ -276,4 +303,4 @@ def _spelled(dtype: str) -> str:
 def _declared(p: Passed) -> str:
     base, bracket, rest = p.ctype.partition("[")
     spelled = f"{base.rstrip()} {p.name}{bracket}{rest}".replace("* ", "*")
-    return f"`{spelled}`" if p.ctype else repr(p.name)
+    return f"`{spelled.lstrip()}`"

@@ -1,5 +1,6 @@
 """Enzyme's derivatives of C and C++ functions, against JAX's own of equal functions."""
 
+import collections
 import functools
 
 import jax
@@ -459,3 +460,40 @@ def test_guards_cases_and_chosen_arrays(second):
     for about in (0, 1):
         ours, theirs = (jax.jacfwd(f, about)(*map(jnp.asarray, given)) for f in (op, reference))
         np.testing.assert_allclose(ours, theirs)
+
+
+STRUCTURE = r"""
+#include "kernbridge/kernbridge.h"
+struct csr { const int32_t *ends, *columns; const double *data; };
+// @BE product m.data: f64[nnz], m.columns: i32[nnz], m.ends: i32[n + 1], x: f64[k], n -> f64[n]
+void product(OF_CSR, const double *x, int n, double *out)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = 0;
+        for (int k = m TO ends[i]; k < m TO ends[i + 1]; k++)
+            out[i] += m TO data[k] * m TO data[k] * x[m TO columns[k]];
+    }
+}
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("language", ["c", "cpp"])
+@pytest.mark.parametrize("parameter", ["struct csr m", "const struct csr *m", "struct csr &m"])
+def test_members_of_a_structure(language, parameter):
+    if "&" in parameter and language == "c":
+        pytest.skip("C has no references")
+    source = STRUCTURE.replace("OF_CSR", parameter)
+    source = source.replace(" TO ", "->" if "*" in parameter else ".")
+    load = getattr(kb, f"load_{language}_inline")
+    op = load("members", source, replace=True).product.operation(derivatives="enzyme")
+    data, x, ends = normal(7), normal(4, seed=1), np.int32([0, 3, 3, 4, 7, 7])
+    columns = np.int32([0, 2, 3, 1, 0, 1, 2])
+    rows = np.repeat(np.arange(5), np.diff(ends))
+
+    Csr = collections.namedtuple("Csr", ["data", "columns", "ends"])
+
+    def by_jax(data, x):
+        return jnp.zeros(5).at[rows].add(data**2 * x[columns])
+
+    assert_derivatives(lambda d, x: op(Csr(d, columns, ends), x), by_jax, data, x, second=True)
