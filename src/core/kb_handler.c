@@ -263,10 +263,7 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err)
     return s == KB_OK ? kb_registry_match(&registry, digest, &kernel, err) : s;
 }
 
-kb_xla_error *kb_handler_host_instantiate(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, kb_handler_instantiate);
-}
+KB_STAGE_HANDLER(kb_handler_host_instantiate, 0, kb_handler_instantiate)
 
 kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
                           const kb_xla_array **call, kb_error *err)
@@ -299,10 +296,7 @@ static kb_status do_nothing(const kb_xla_frame *frame, kb_error *err)
                         (long long)frame->args.size, (long long)frame->rets.size);
 }
 
-kb_xla_error *kb_handler_idle(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, do_nothing);
-}
+KB_STAGE_HANDLER(kb_handler_idle, 0, do_nothing)
 
 typedef struct place {
     int64_t run;
@@ -369,10 +363,7 @@ static kb_status fail_together(const kb_xla_frame *frame, kb_error *err)
     return s;
 }
 
-kb_xla_error *kb_together_execute(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, fail_together);
-}
+KB_STAGE_HANDLER(kb_together_execute, 0, fail_together)
 
 static KB_COLD kb_status refuse_absent(const kb_xla_frame *frame, kb_error *err)
 {
@@ -387,10 +378,7 @@ static KB_COLD kb_status refuse_absent(const kb_xla_frame *frame, kb_error *err)
     return kb_error_set(err, KB_UNIMPLEMENTED, "%.*s", (int)size, message->data);
 }
 
-kb_xla_error *kb_absent_execute(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, refuse_absent);
-}
+KB_STAGE_HANDLER(kb_absent_execute, 0, refuse_absent)
 
 static kb_status execute(const kb_xla_frame *xla, kb_error *err)
 {
@@ -412,7 +400,4 @@ static kb_status execute_exactly(const kb_xla_frame *xla, kb_error *err)
     return KB_LIKELY(s == KB_OK) ? KB_OK : kb_together_keep(xla, err);
 }
 
-kb_xla_error *kb_handler_host_execute(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, execute_exactly);
-}
+KB_STAGE_HANDLER(kb_handler_host_execute, 0, execute_exactly)

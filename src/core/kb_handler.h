@@ -94,6 +94,13 @@ static inline kb_xla_error *kb_handler_handle(kb_xla_frame *frame, uint32_t trai
     return KB_LIKELY(stage(frame, &err) == KB_OK) ? NULL : kb_handler_fail(frame, &err);
 }
 
+/* Defines a handler that does so for one stage. */
+#define KB_STAGE_HANDLER(name, traits, stage)                                                      \
+    kb_xla_error *name(kb_xla_frame *frame)                                                        \
+    {                                                                                              \
+        return kb_handler_handle(frame, traits, stage);                                            \
+    }
+
 /* Whether another call of the program brings the kernel, and prepares it for its device. */
 bool kb_handler_is_elsewhere(const kb_xla_frame *frame);
 

@@ -163,10 +163,7 @@ void kb_target_captures(long *calls, long *nodes)
     *nodes = atomic_load(&captured_nodes);
 }
 
-kb_xla_error *kb_target_instantiate(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, instantiate);
-}
+KB_STAGE_HANDLER(kb_target_instantiate, 0, instantiate)
 
 static kb_status find_carried(const kb_xla_frame *frame, kb_error *err)
 {
@@ -175,22 +172,7 @@ static kb_status find_carried(const kb_xla_frame *frame, kb_error *err)
     return kb_handler_find_or(frame, instantiate, &kernel, &call, err);
 }
 
-kb_xla_error *kb_target_carrier_prepare(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, find_carried);
-}
-
-kb_xla_error *kb_target_execute(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, 0, execute);
-}
-
-kb_xla_error *kb_target_graph_instantiate(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, instantiate);
-}
-
-kb_xla_error *kb_target_graph_execute(kb_xla_frame *frame)
-{
-    return kb_handler_handle(frame, KB_XLA_TRAIT_COMMAND_BUFFER, execute);
-}
+KB_STAGE_HANDLER(kb_target_carrier_prepare, 0, find_carried)
+KB_STAGE_HANDLER(kb_target_execute, 0, execute)
+KB_STAGE_HANDLER(kb_target_graph_instantiate, KB_XLA_TRAIT_COMMAND_BUFFER, instantiate)
+KB_STAGE_HANDLER(kb_target_graph_execute, KB_XLA_TRAIT_COMMAND_BUFFER, execute)
