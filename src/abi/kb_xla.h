@@ -28,18 +28,21 @@ typedef struct kb_xla_error kb_xla_error;     /* opaque, made and destroyed thro
 typedef struct kb_xla_context kb_xla_context; /* opaque, one per call */
 typedef struct kb_xla_api kb_xla_api;
 
-/* Every structure that crosses starts with its own size and a list of extensions. */
 typedef struct kb_xla_extension {
     size_t struct_size;
     int32_t type;
     struct kb_xla_extension *next;
 } kb_xla_extension;
 
+/* Every structure that crosses starts with its own size and a list of extensions. */
+#define KB_XLA_HEAD                                                                                \
+    size_t struct_size;                                                                            \
+    kb_xla_extension *extension_start
+
 enum { KB_XLA_EXTENSION_METADATA = 1 };
 
 typedef struct kb_xla_api_version {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     int32_t major_version;
     int32_t minor_version;
 } kb_xla_api_version;
@@ -62,8 +65,7 @@ typedef struct kb_xla_metadata_extension {
 enum { KB_XLA_BUFFER = 1 }; /* the one type of operand and of result */
 
 typedef struct kb_xla_buffer {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     int32_t dtype;
     void *data;
     int64_t rank;
@@ -72,8 +74,7 @@ typedef struct kb_xla_buffer {
 
 /* Operands, and with the same layout results. */
 typedef struct kb_xla_buffers {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     int64_t size;
     int32_t *types;
     void **buffers;
@@ -104,8 +105,7 @@ enum {
 
 /* Sorted by name; names and strings are spans, not NUL-terminated. */
 typedef struct kb_xla_attrs {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     int64_t size;
     int32_t *types;
     kb_xla_bytes **names;
@@ -120,8 +120,7 @@ enum {
 };
 
 typedef struct kb_xla_frame {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     const kb_xla_api *api; /* NULL in the metadata query of API 0.1 */
     kb_xla_context *context;
     int32_t stage;
@@ -133,21 +132,18 @@ typedef struct kb_xla_frame {
 typedef kb_xla_error *kb_xla_handler(kb_xla_frame *frame);
 
 typedef struct kb_xla_error_create {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     const char *message; /* copied by XLA */
     int32_t code;
 } kb_xla_error_create;
 
 typedef struct kb_xla_error_destroy {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_error *error;
 } kb_xla_error_destroy;
 
 typedef struct kb_xla_stream_get {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_context *context;
     void *stream; /* out: of CUDA, a CUstream */
 } kb_xla_stream_get;
@@ -155,30 +151,26 @@ typedef struct kb_xla_stream_get {
 typedef void kb_xla_task(void *data);
 
 typedef struct kb_xla_schedule {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_context *context;
     kb_xla_task *task;
     void *data;
 } kb_xla_schedule;
 
 typedef struct kb_xla_run_id_get {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_context *context;
     int64_t run_id; /* out: the same on all devices that execute a program together */
 } kb_xla_run_id_get;
 
 typedef struct kb_xla_device_ordinal {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_context *context;
     int32_t device_ordinal; /* out */
 } kb_xla_device_ordinal;
 
 typedef struct kb_xla_num_threads {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_context *context;
     int64_t *num_threads; /* out */
 } kb_xla_num_threads;
@@ -193,8 +185,7 @@ typedef struct kb_xla_stages {
 
 /* What the API function for it takes before version KB_XLA_API_RECORDS. */
 typedef struct kb_xla_register {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_bytes name;
     kb_xla_bytes platform;
     kb_xla_stages stages;
@@ -203,8 +194,7 @@ typedef struct kb_xla_register {
 
 /* And from that version on, with one more stage. */
 typedef struct kb_xla_register_recorded {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_bytes name;
     kb_xla_bytes platform;
     kb_xla_stages stages;
@@ -219,8 +209,7 @@ typedef struct kb_xla_register_recorded {
 typedef void kb_xla_unused(void);
 
 struct kb_xla_api {
-    size_t struct_size;
-    kb_xla_extension *extension_start;
+    KB_XLA_HEAD;
     kb_xla_api_version api_version;
     const void *internal_api;
     kb_xla_error *(*error_create)(kb_xla_error_create *args);
