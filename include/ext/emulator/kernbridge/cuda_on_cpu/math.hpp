@@ -75,6 +75,9 @@ template <typename I, typename F> static inline I integer(F value)
     }
 #define KB_IS(T, name, parameters, expression)                                                     \
     static inline KB_GIVES(T, name parameters, expression)
+#define KB_IS_BOTH(name, parameters, expression)                                                   \
+    KB_IS(float, name##f, parameters(float), static_cast<float>(expression))                       \
+    KB_IS(double, name, parameters(double), static_cast<double>(expression))
 
 /* min and max of two types have the type that C++ gives to `true ? a : b`. NaN loses. */
 #define KB_EXTREME(name, second_wins)                                                              \
@@ -103,14 +106,13 @@ KB_EXTREME(max, v < w)
 #define __tanhf(a)   tanhf(a)
 #define __powf(a, b) powf((a), (b))
 #define __sincosf(a, s, c) (*(s) = sinf(a), *(c) = cosf(a), (void)0)
-KB_IS(float, rsqrtf, (float a), 1.0f / sqrtf(a))
-KB_IS(float, rcbrtf, (float a), 1.0f / cbrtf(a))
+KB_IS_BOTH(rsqrt, KB_TAKES_1, 1 / std::sqrt(x))
+KB_IS_BOTH(rcbrt, KB_TAKES_1, 1 / std::cbrt(x))
+KB_IS_BOTH(rhypot, KB_TAKES_2, 1 / std::hypot(x, y))
 KB_IS(float, __saturatef, (float a), a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f)
 KB_IS(float, __frsqrt_rn, (float a), static_cast<float>(1.0 / sqrt(static_cast<double>(a))))
 KB_IS(float, __fdividef, (float a, float b), a / b)
 KB_IS(float, fdividef, (float a, float b), a / b)
-KB_IS(double, rsqrt, (double a), 1.0 / sqrt(a))
-KB_IS(double, rcbrt, (double a), 1.0 / cbrt(a))
 #define KB_TO_NEAREST(n, name, result, type, value)                                                \
     static inline result __##name##_rn KB_TAKES_##n(type)                                          \
     {                                                                                              \
@@ -120,22 +122,15 @@ KB_IS(double, rcbrt, (double a), 1.0 / cbrt(a))
 KB_ROUNDED(KB_TO_NEAREST)
 #undef KB_TO_NEAREST
 KB_IS(float, rsqrt, (float a), rsqrtf(a))
-KB_IS(double, sinpi, (double a), kb_sinpi(a))
-KB_IS(double, cospi, (double a), kb_cospi(a))
-KB_IS(float, sinpif, (float a), static_cast<float>(sinpi(static_cast<double>(a))))
-KB_IS(float, cospif, (float a), static_cast<float>(cospi(static_cast<double>(a))))
-KB_IS(double, normcdf, (double a), 0.5 * erfc(-0.7071067811865476 * a))
-KB_IS(float, normcdff, (float a), static_cast<float>(normcdf(static_cast<double>(a))))
+KB_IS_BOTH(sinpi, KB_TAKES_1, kb_sinpi(static_cast<double>(x)))
+KB_IS_BOTH(cospi, KB_TAKES_1, kb_cospi(static_cast<double>(x)))
+KB_IS_BOTH(normcdf, KB_TAKES_1, 0.5 * erfc(-0.7071067811865476 * static_cast<double>(x)))
 KB_IS(void, sincospif, (float a, float *s, float *c), (void)(*s = sinpif(a), *c = cospif(a)))
 KB_IS(void, sincospi, (double a, double *s, double *c), (void)(*s = sinpi(a), *c = cospi(a)))
-KB_IS(float, rhypotf, (float a, float b), 1.0f / hypotf(a, b))
-KB_IS(double, rhypot, (double a, double b), 1.0 / hypot(a, b))
-KB_IS(double, erfinv, (double a), kb_erfinv(a))
-KB_IS(double, erfcinv, (double a), kb_erfcinv(a))
-KB_IS(float, erfinvf, (float a), static_cast<float>(erfinv(static_cast<double>(a))))
-KB_IS(float, erfcinvf, (float a), static_cast<float>(erfcinv(static_cast<double>(a))))
-KB_IS(double, normcdfinv, (double a), -1.4142135623730951 * erfcinv(2.0 * a))
-KB_IS(float, normcdfinvf, (float a), static_cast<float>(normcdfinv(static_cast<double>(a))))
+KB_IS_BOTH(erfinv, KB_TAKES_1, kb_erfinv(static_cast<double>(x)))
+KB_IS_BOTH(erfcinv, KB_TAKES_1, kb_erfcinv(static_cast<double>(x)))
+KB_IS_BOTH(normcdfinv, KB_TAKES_1,
+           -1.4142135623730951 * kb_erfcinv(2.0 * static_cast<double>(x)))
 
 /* Bits. */
 KB_IS(int, __float_as_int, (float a), __builtin_bit_cast(int, a))

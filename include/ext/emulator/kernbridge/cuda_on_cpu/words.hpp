@@ -123,9 +123,6 @@ KB_EXTREME(unsigned, u16x2, __vmaxu2, __vminu2, __vadd2)
 #undef KB_COMPARED
 #undef KB_CLAMPED
 
-#define KB_IS_BOTH(name, parameters, expression)                                                   \
-    KB_IS(float, name##f, parameters(float), static_cast<float>(expression))                       \
-    KB_IS(double, name, parameters(double), static_cast<double>(expression))
 #define KB_OF_4(T) (T x, T y, T z, T w)
 #define KB_OF_N(T) (int n, const T *x)
 KB_IS_BOTH(norm3d, KB_TAKES_3, std::hypot(std::hypot(x, y), z))
@@ -152,7 +149,6 @@ KB_IS(long long, llmin, (long long a, long long b), b < a ? b : a)
 KB_IS(long long, llmax, (long long a, long long b), a < b ? b : a)
 KB_IS(unsigned long long, ullmin, (unsigned long long a, unsigned long long b), b < a ? b : a)
 KB_IS(unsigned long long, ullmax, (unsigned long long a, unsigned long long b), a < b ? b : a)
-#undef KB_IS_BOTH
 #undef KB_OF_4
 #undef KB_OF_N
 
