@@ -66,8 +66,7 @@ def cubin(text: str, entry: str, cc: tuple[int, int], shared_size: int, register
     run_once(builder.getModulePassManager(), module, builder)
     linker = driver._Linker(max_registers=registers or None, cc=(*cc, ""))
     linker.add_ptx(_with_reductions(machine.emit_assembly(module)).encode())
-    cubin = linker.complete()
-    return bytes(getattr(cubin, "code", cubin))
+    return bytes(linker.complete().code)
 
 
 def _with_reductions(ptx: str) -> str:

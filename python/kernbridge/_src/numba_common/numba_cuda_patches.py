@@ -64,8 +64,7 @@ def cubin_of(library: Any, architecture: tuple[int, int]) -> bytes:
     cc = (*architecture, "")
     numba_cuda.nvrtc.get_arch_option(*cc)
     _core.nvrtc_keep_signals(0)
-    cubin = library.get_cubin(cc=cc)
-    return bytes(getattr(cubin, "code", cubin))
+    return bytes(library.get_cubin(cc=cc).code)
 
 
 def _annotate(library: Any) -> None:
