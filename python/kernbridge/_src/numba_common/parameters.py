@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from kernbridge._src.base.dtypes import taken_by
+from kernbridge._src.base.dtypes import HALVES, taken_by
 from kernbridge._src.base.errors import counted
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.reports import warn
@@ -26,10 +26,7 @@ from kernbridge._src.operation.spec import OperationSpec, Outputs
 if TYPE_CHECKING:
     from kernbridge._src.signatures.call_signature import CallSignature
 
-NATIVE_DTYPES = taken_by("Numba")
-LACKING = "Numba has no type for on CPUs"
-CONVERT = "convert it before the call, or pass its bits as an integer array"
-
+_DTYPES = taken_by("Numba") | HALVES
 _VARIADIC = inspect.Parameter.VAR_POSITIONAL
 Bound = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of a kernel's parameters for inputs and for outputs."""
@@ -244,6 +241,7 @@ class PythonFrontend(Frontend):
 
     parameters: KernelParameters
     warns_of_unused = True  # if False, the front end refuses unused outputs later
+    lacking = "Numba has no type for on CPUs"  # what is said of other dtypes
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -286,16 +284,13 @@ class PythonFrontend(Frontend):
     def make_operation(self, spec: OperationSpec) -> Operation:
         return Operation(spec, self)
 
-
-def check_dtype(
-    place: str, dtype: str, supported: frozenset[str], lacking: str, remedy: str = CONVERT
-) -> None:
-    """Refuse an element type that no kernel can take, because of what it is `lacking`."""
-    if dtype not in supported:
-        raise ValueError(
-            f"{place} is {dtype}, which {lacking}; {remedy}. "
-            f"Supported: {', '.join(sorted(supported))} [KB2003]"
-        )
+    def check_dtype(self, place: str, dtype: str) -> None:
+        """Refuse an element type that no kernel can take."""
+        if dtype not in _DTYPES:
+            raise ValueError(
+                f"{place} is {dtype}, which {self.lacking}; convert it before the call, or pass "
+                f"its bits as an integer array. Supported: {', '.join(sorted(_DTYPES))} [KB2003]"
+            )
 
 
 def warn_of_copies(label: str, copied: Sequence[int], names: Sequence[str], remedy: str) -> None:

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernbridge._src.base import debug, settings
-from kernbridge._src.base.dtypes import HALVES
 from kernbridge._src.base.errors import KernelError
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames
@@ -23,12 +22,7 @@ from kernbridge._src.forge.obtain import deferred, obtain
 from kernbridge._src.numba_common import kinds, parameters
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common import vector_math as libmvec
-from kernbridge._src.numba_common.parameters import (
-    LACKING,
-    NATIVE_DTYPES,
-    KernelParameters,
-    check_dtype,
-)
+from kernbridge._src.numba_common.parameters import KernelParameters
 from kernbridge._src.numba_cpu.signature import CompileOptions, Signature
 from kernbridge._src.operation import origin as operation_origin
 from kernbridge._src.operation.inspection import Inspection
@@ -289,8 +283,7 @@ class NumbaCpu(parameters.PythonFrontend):
         """Refuse what the kernel cannot take. Whether it returns a value is known when lowered."""
         super().check(operands, call)
         for place, array in self.described(operands, call):
-            if array.dtype.name not in HALVES:  # whose bits it gets
-                check_dtype(place, array.dtype.name, NATIVE_DTYPES, LACKING)
+            self.check_dtype(place, array.dtype.name)
 
     def make_operation(self, spec: OperationSpec) -> Operation:
         return wrap(super().make_operation(spec), self.original)

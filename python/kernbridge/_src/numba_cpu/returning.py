@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kernbridge._src.base import debug
-from kernbridge._src.base.dtypes import HALVES, wide
+from kernbridge._src.base.dtypes import wide
 from kernbridge._src.base.errors import unknown_name
 from kernbridge._src.base.lru import LRUCache, attached_to
 from kernbridge._src.base.reports import beginning_of, hides_frames
@@ -30,12 +30,7 @@ from kernbridge._src.keys import fingerprint
 from kernbridge._src.numba_common import kinds
 from kernbridge._src.numba_common import parameters as kernel_parameters
 from kernbridge._src.numba_common import static as static_values
-from kernbridge._src.numba_common.parameters import (
-    LACKING,
-    NATIVE_DTYPES,
-    KernelParameters,
-    check_dtype,
-)
+from kernbridge._src.numba_common.parameters import KernelParameters
 from kernbridge._src.numba_cpu.kernel import NumbaCpu, Variant, needs_numba
 from kernbridge._src.numba_cpu.loops import Axes, copy, dispatcher_of, loop, made
 from kernbridge._src.numba_cpu.results import Question, Results, canonical
@@ -178,9 +173,9 @@ class Returning(kernel_parameters.PythonFrontend):
 
     def arranged(self, operands: Sequence[Any], types: Types) -> list[ArrayType]:
         """Let a Python float have the precision of the arrays, and operands have equal ranks."""
-        cores, known = self._cores(types), NATIVE_DTYPES | HALVES
+        cores = self._cores(types)
         for name, t, core in zip(self._names(types), types, cores, strict=True):
-            check_dtype(f"{self.label}: input {name!r}", t.dtype.name, known, LACKING)
+            self.check_dtype(f"{self.label}: input {name!r}", t.dtype.name)
             if len(t.shape) < len(core):
                 raise ValueError(
                     f"{self.label}: input {name!r} is {t}, expected the axes ({','.join(core)}) of "

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from kernbridge._src.base import extensions
-from kernbridge._src.base.dtypes import CODES, HALVES
+from kernbridge._src.base.dtypes import CODES
 from kernbridge._src.base.errors import without_code
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.patched import patched
@@ -40,7 +40,7 @@ from kernbridge._src.calls.call import Call, Types
 from kernbridge._src.keys import fingerprint
 from kernbridge._src.keys.extensions import reads
 from kernbridge._src.keys.function_state import STANDS_FOR
-from kernbridge._src.numba_common.parameters import NATIVE_DTYPES, Assignment, PythonFrontend
+from kernbridge._src.numba_common.parameters import Assignment, PythonFrontend
 from kernbridge._src.operation import derivatives
 from kernbridge._src.plan import targets
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan
@@ -55,8 +55,6 @@ class _Thread(threading.local):
 
 
 _Function = Callable[..., Any]
-DTYPES = NATIVE_DTYPES | HALVES
-LACKING = "Numba-CUDA has no type for"  # of other dtypes
 REMEDY = "write to an output instead"  # of copies
 _NAMES = {code: name for name, code in CODES.items()}
 _MLIR = "numba_cuda_mlir"
@@ -308,6 +306,7 @@ class CallingFrontend(PlannedFrontend, PythonFrontend):
     """A front end that can call through Python if there is no plan."""
 
     platforms: Any = property(lambda self: targets.platforms())
+    lacking = "Numba-CUDA has no type for"
     _own_callees: Any = functools.cached_property(lambda self: LRUCache(256))
 
     def lower_as_python(

@@ -19,7 +19,7 @@ from kernbridge._src.numba_common import kinds, parameters
 from kernbridge._src.numba_common import static as static_values
 from kernbridge._src.numba_common.parameters import Assignment, Bound, KernelParameters
 from kernbridge._src.numba_cuda import dialect
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
+from kernbridge._src.numba_cuda.callback import REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, wrap
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan, zeros
@@ -356,7 +356,7 @@ class NumbaCuda(CallingFrontend):
         views = self._views(self.assign(call).names, (*operands, *call.outs))
         for i, (place, array) in enumerate(self.described(operands, call)):
             if i not in views:
-                parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
+                self.check_dtype(place, array.dtype.name)
         self.rule.resolve(operands, call)
 
     def _views(self, names: Sequence[str], arrays: Types) -> dict[int, np.dtype[Any]]:

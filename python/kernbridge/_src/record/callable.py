@@ -18,7 +18,7 @@ from kernbridge._src.calls.call import Call, Operands, Types
 from kernbridge._src.keys.function_state import identity_of
 from kernbridge._src.numba_common import parameters
 from kernbridge._src.numba_common.static import calling
-from kernbridge._src.numba_cuda.callback import DTYPES, LACKING, REMEDY, CallingFrontend
+from kernbridge._src.numba_cuda.callback import REMEDY, CallingFrontend
 from kernbridge._src.operation.operation import OPERATIONS_KEPT, Operation, Verified
 from kernbridge._src.operation.spec import FROM_SIGNATURE, Functions, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, plan
@@ -202,7 +202,7 @@ class NumbaCudaCallable(CallingFrontend):
                     "cannot have; pass a 1-d array, jnp.array([value]), or pass it by keyword: "
                     f"{names[i]}=value [KB2003]"
                 )
-            parameters.check_dtype(place, array.dtype.name, DTYPES, LACKING)
+            self.check_dtype(place, array.dtype.name)
 
     def _lower(self, operands: Operands, call: Call, target: Target) -> Lowered:
         if self.record == "never":
