@@ -148,7 +148,6 @@ struct kb_object {
 typedef struct placing {
     elf file;
     kb_object_resolver *resolve;
-    void *context;
     kb_object *object; /* made at the end */
     uint8_t *memory;
     size_t *offsets;         /* of the sections in the mapping, or NOWHERE */
@@ -260,7 +259,7 @@ static kb_status resolve_symbol(placing *p, Elf64_Sym *s, kb_error *err)
             s->st_value = (uint64_t)(uintptr_t)(p->memory + p->slots);
             return KB_OK;
         }
-        s->st_value = *name ? (uint64_t)(uintptr_t)p->resolve(name, p->context) : 0;
+        s->st_value = *name ? (uint64_t)(uintptr_t)p->resolve(name) : 0;
         if (s->st_value || !*name || ELF64_ST_BIND(s->st_info) == STB_WEAK)
             return KB_OK;
         return kb_error_set(err, KB_NOT_FOUND,
@@ -386,17 +385,12 @@ static kb_status finish(placing *p, kb_error *err)
 }
 
 kb_status kb_object_load(const void *bytes, size_t size, const char *what,
-                         kb_object_resolver *resolve, void *context, kb_object **object,
-                         kb_error *err)
+                         kb_object_resolver *resolve, kb_object **object, kb_error *err)
 {
     static kb_status (*const steps[])(placing *, kb_error *) = {
         read_tables, lay_out, place_sections, resolve_symbols, relocate_sections, protect, finish,
     };
-    placing p = {
-        .file = {.bytes = bytes, .size = size, .what = what},
-        .resolve = resolve,
-        .context = context,
-    };
+    placing p = {.file = {.bytes = bytes, .size = size, .what = what}, .resolve = resolve};
     kb_status status = KB_OK;
     for (size_t i = 0; status == KB_OK && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](&p, err);
@@ -431,7 +425,7 @@ kb_status kb_object_place(uint64_t features, const void *bytes, size_t size, con
 {
     kb_status s = kb_cpu_check(features, what, err);
     if (s == KB_OK)
-        s = kb_object_load(bytes, size, what, resolve, NULL, object, err);
+        s = kb_object_load(bytes, size, what, resolve, object, err);
     bool elsewhere = s == KB_NOT_FOUND || s == KB_UNIMPLEMENTED || s == KB_FAILED_PRECONDITION;
     return elsewhere ? (err->status = KB_FAILED_PRECONDITION) : s;
 }

@@ -18,7 +18,7 @@ typedef struct kb_object kb_object;
 
 /* The address of a function or a variable that the object uses and does not define; NULL if there
  * is none of that name. */
-typedef void *kb_object_resolver(const char *name, void *context);
+typedef void *kb_object_resolver(const char *name);
 
 /* Places a copy of the object's code and data, resolves its symbols, and makes the code executable
  * and no longer writable. `what` names it in errors. On success `*object` is owned by the caller.
@@ -27,8 +27,7 @@ typedef void *kb_object_resolver(const char *name, void *context);
  * processor, KB_NOT_FOUND for a symbol that `resolve` does not have, KB_UNIMPLEMENTED for what is
  * not supported, KB_RESOURCE_EXHAUSTED when there is no memory. */
 kb_status kb_object_load(const void *bytes, size_t size, const char *what,
-                         kb_object_resolver *resolve, void *context, kb_object **object,
-                         kb_error *err);
+                         kb_object_resolver *resolve, kb_object **object, kb_error *err);
 
 /* kb_object_load for code that needs features of the processor (kb_cpu.h). Every error of an object
  * that is whole, and made for another machine or another kernbridge, is KB_FAILED_PRECONDITION. */

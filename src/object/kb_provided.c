@@ -154,15 +154,14 @@ static void *find_in(const char *library, const char *name)
     return opened ? dlsym(opened, name) : NULL;
 }
 
-void *kb_provided_of_c(const char *name, void *context)
+void *kb_provided_of_c(const char *name)
 {
-    (void)context;
     if (is_math(name) || is_among(name, MEMORY, sizeof MEMORY / sizeof *MEMORY))
         return find_in("libm.so.6", name);
     return is_vector_math(name) ? find_in("libmvec.so.1", name) : NULL;
 }
 
-void *kb_provided_find(const char *name, void *context)
+void *kb_provided_find(const char *name)
 {
     void *own = kb_symbol_find(OWN, name);
     for (const kb_extension *const *e = kb_extensions; *e && !own; e++)
@@ -174,5 +173,5 @@ void *kb_provided_find(const char *name, void *context)
         void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name + 3) : NULL;
         return found ? found : (void *)(uintptr_t)make_nothing;
     }
-    return kb_provided_of_c(name, context);
+    return kb_provided_of_c(name);
 }

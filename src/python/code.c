@@ -79,7 +79,7 @@ static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
     const char *name;
     if (!PyArg_ParseTuple(args, "s:host_code_provides", &name))
         return NULL;
-    return PyBool_FromLong(kb_provided_find(name, NULL) != NULL);
+    return PyBool_FromLong(kb_provided_find(name) != NULL);
 }
 
 /* {name: (bit, present)} of the features that machine code for this kind of processor may need. */

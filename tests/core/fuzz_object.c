@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         change(bytes, size, &r);
     kb_error err;
     kb_object *object = NULL;
-    kb_status status = kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err);
+    kb_status status = kb_object_load(bytes, size, "k", object_resolve, &object, &err);
     require((status == KB_OK) == (object != NULL), "an object without success");
     if (object) {
         counts.loaded++;

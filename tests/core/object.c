@@ -29,9 +29,8 @@ const uint8_t *object_bytes(size_t *size)
     return bytes;
 }
 
-void *object_resolve(const char *name, void *context)
+void *object_resolve(const char *name)
 {
-    (void)context;
     if (strcmp(name, "outside") == 0)
         return (void *)(uintptr_t)outside;
     return strcmp(name, "outside_variable") == 0 ? &outside_variable : NULL;

@@ -9,6 +9,6 @@
 const uint8_t *object_bytes(size_t *size);
 
 /* Resolves what object_sample.c uses. A function that it finds lies far away from all objects. */
-void *object_resolve(const char *name, void *context);
+void *object_resolve(const char *name);
 
 #endif

@@ -176,14 +176,14 @@ static void test_own_names(void)
         {"numba_attempt_nocopy_reshape", FUNCTION(kb_reshape)},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        CHECK_PTR(kb_provided_find(own[i].name, NULL), own[i].address);
-    void *nothing = kb_provided_find("kb_PyFloat_FromDouble", NULL);
+        CHECK_PTR(kb_provided_find(own[i].name), own[i].address);
+    void *nothing = kb_provided_find("kb_PyFloat_FromDouble");
     CHECK(nothing && ((void *(*)(double))(uintptr_t)nothing)(1.0));
-    CHECK_PTR(kb_provided_find("kb_PyExc_RuntimeError", NULL), nothing);
-    CHECK(kb_provided_find("kb_PyLong_AsLong", NULL) == NULL);
+    CHECK_PTR(kb_provided_find("kb_PyExc_RuntimeError"), nothing);
+    CHECK(kb_provided_find("kb_PyLong_AsLong") == NULL);
     kb_failures_set_writer(never);
-    CHECK_PTR(kb_provided_find("kb_PyFloat_FromDouble", NULL), FUNCTION(PyFloat_FromDouble));
-    CHECK_PTR(kb_provided_find("kb_PyTuple_New", NULL), nothing);
+    CHECK_PTR(kb_provided_find("kb_PyFloat_FromDouble"), FUNCTION(PyFloat_FromDouble));
+    CHECK_PTR(kb_provided_find("kb_PyTuple_New"), nothing);
     kb_failures_set_writer(NULL);
 }
 
@@ -194,9 +194,9 @@ __extension__ typedef _Float16 float16;
 /* The compiler's own conversions are the referee. A NaN stays one, with its sign. */
 static void test_half_precision(void)
 {
-    void *widen = kb_provided_find("__extendhfsf2", NULL);
-    void *narrow = kb_provided_find("__truncsfhf2", NULL);
-    void *narrow_double = kb_provided_find("__truncdfhf2", NULL);
+    void *widen = kb_provided_find("__extendhfsf2");
+    void *narrow = kb_provided_find("__truncsfhf2");
+    void *narrow_double = kb_provided_find("__truncdfhf2");
     CHECK(widen && narrow && narrow_double);
     for (uint32_t i = 0; i < 65536; i++) {
         uint16_t bits = (uint16_t)i, back;
@@ -254,13 +254,13 @@ static void test_names_of_c(void)
     for (size_t i = 0; math && i < sizeof names / sizeof *names; i++) {
         char single[16];
         snprintf(single, sizeof single, "%sf", names[i]);
-        CHECK_INT(kb_provided_find(names[i], NULL) != NULL, dlsym(math, names[i]) != NULL);
-        CHECK_INT(kb_provided_find(single, NULL) != NULL, dlsym(math, single) != NULL);
+        CHECK_INT(kb_provided_find(names[i]) != NULL, dlsym(math, names[i]) != NULL);
+        CHECK_INT(kb_provided_find(single) != NULL, dlsym(math, single) != NULL);
     }
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
-        CHECK(kb_provided_find(memory[i], NULL) != NULL);
+        CHECK(kb_provided_find(memory[i]) != NULL);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        CHECK_PTR(kb_provided_find(refused[i], NULL), NULL);
+        CHECK_PTR(kb_provided_find(refused[i]), NULL);
     if (math)
         dlclose(math);
 }
@@ -307,14 +307,14 @@ static void test_names_of_the_process(void)
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         CHECK(dlsym(RTLD_DEFAULT, refused[i]) != NULL);
-        CHECK_PTR(kb_provided_find(refused[i], NULL), NULL);
-        CHECK_PTR(kb_provided_of_c(refused[i], NULL), NULL);
+        CHECK_PTR(kb_provided_find(refused[i]), NULL);
+        CHECK_PTR(kb_provided_of_c(refused[i]), NULL);
     }
-    CHECK_PTR(kb_provided_find("_ZGVbN99v_exp", NULL), FUNCTION(has_wide));
-    CHECK_PTR(kb_provided_find("_ZGVcN4vvv_powf", NULL), FUNCTION(has_three));
-    CHECK_PTR(kb_provided_of_c("_ZGVeN0123456789v_y1", NULL), FUNCTION(has_digits));
-    CHECK_PTR(kb_provided_of_c("_ZGVdN1v_j0f", NULL), FUNCTION(has_least));
-    CHECK_PTR(kb_provided_of_c("NRT_Free", NULL), NULL); /* it is our own */
+    CHECK_PTR(kb_provided_find("_ZGVbN99v_exp"), FUNCTION(has_wide));
+    CHECK_PTR(kb_provided_find("_ZGVcN4vvv_powf"), FUNCTION(has_three));
+    CHECK_PTR(kb_provided_of_c("_ZGVeN0123456789v_y1"), FUNCTION(has_digits));
+    CHECK_PTR(kb_provided_of_c("_ZGVdN1v_j0f"), FUNCTION(has_least));
+    CHECK_PTR(kb_provided_of_c("NRT_Free"), NULL); /* it is our own */
 }
 
 int main(void)

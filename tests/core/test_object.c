@@ -16,7 +16,7 @@ static kb_error err;
 static kb_object *load(const uint8_t *bytes, size_t size, kb_status expected)
 {
     kb_object *object = NULL;
-    CHECK_INT(kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err), expected);
+    CHECK_INT(kb_object_load(bytes, size, "k", object_resolve, &object, &err), expected);
     CHECK((object != NULL) == (expected == KB_OK));
     return object;
 }
@@ -259,7 +259,7 @@ static size_t size_with(uint8_t *copy, size_t size, Elf64_Shdr *zeroed, uint64_t
 {
     kb_object *object = NULL;
     zeroed->sh_size = bytes;
-    kb_status s = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+    kb_status s = kb_object_load(copy, size, "k", object_resolve, &object, &err);
     size_t placed = object ? kb_object_size(object) : 0;
     CHECK_INT(s, object ? KB_OK : KB_UNIMPLEMENTED);
     kb_object_free(object);
@@ -342,9 +342,9 @@ static void test_a_symbol_without_memory(void)
     kb_object_free(object);
 }
 
-static void *resolve_nothing(const char *name, void *context)
+static void *resolve_nothing(const char *name)
 {
-    (void)name, (void)context;
+    (void)name;
     return NULL;
 }
 
@@ -353,7 +353,7 @@ static void test_a_missing_symbol_is_named(void)
     size_t size;
     const uint8_t *bytes = object_bytes(&size);
     kb_object *object = NULL;
-    CHECK_INT(kb_object_load(bytes, size, "k", resolve_nothing, NULL, &object, &err), KB_NOT_FOUND);
+    CHECK_INT(kb_object_load(bytes, size, "k", resolve_nothing, &object, &err), KB_NOT_FOUND);
     CHECK_HAS(err.message, "k: the machine code uses outside");
     CHECK_HAS(err.message, "which this process does not have");
 }
@@ -440,7 +440,7 @@ static void test_given_back(void)
         for (int round = 0; round < ROUNDS; round++) {
             kb_object *object = NULL;
             CHECK_INT(kb_object_load(copy, size, "k", refused ? resolve_nothing : object_resolve,
-                                     NULL, &object, &err),
+                                     &object, &err),
                       refused ? KB_NOT_FOUND : KB_OK);
             kb_object_free(object);
         }
@@ -462,7 +462,7 @@ static void test_relocations(void)
         Elf64_Rela *r = (Elf64_Rela *)(void *)(copy + s[i].sh_offset), good = *r;
         r->r_info = ELF64_R_INFO(ELF64_R_SYM(good.r_info), 0xfff);
         kb_object *object = NULL;
-        kb_status status = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+        kb_status status = kb_object_load(copy, size, "k", object_resolve, &object, &err);
         n += status == KB_UNIMPLEMENTED; /* not those of tables for unwinding */
         kb_object_free(object);
         const size_t n_symbols = s[s[i].sh_link].sh_size / sizeof(Elf64_Sym);
@@ -476,7 +476,7 @@ static void test_relocations(void)
         for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
             *r = bad[k];
             object = NULL;
-            kb_status found = kb_object_load(copy, size, "k", object_resolve, NULL, &object, &err);
+            kb_status found = kb_object_load(copy, size, "k", object_resolve, &object, &err);
             CHECK_INT(found, status == KB_OK ? KB_OK : KB_INVALID_ARGUMENT);
             kb_object_free(object);
         }
@@ -495,7 +495,7 @@ static void test_no_memory(void)
     while (status != KB_OK && n < 100) {
         kb_object *object = NULL;
         torture_fail_nth(++n);
-        status = kb_object_load(bytes, size, "k", object_resolve, NULL, &object, &err);
+        status = kb_object_load(bytes, size, "k", object_resolve, &object, &err);
         torture_fail_nth(0);
         if (status != KB_OK) {
             CHECK_INT(status, KB_RESOURCE_EXHAUSTED);

@@ -55,8 +55,7 @@ static Elf64_Shdr *section_named(const parts *p, const char *name)
 static kb_object *load(parts *p, kb_status expected)
 {
     kb_object *object = NULL;
-    CHECK_INT(kb_object_load(p->bytes, p->size, "k", object_resolve, NULL, &object, &err),
-              expected);
+    CHECK_INT(kb_object_load(p->bytes, p->size, "k", object_resolve, &object, &err), expected);
     CHECK_INT(object != NULL, expected == KB_OK);
     free(p->bytes);
     return object;

@@ -19,14 +19,14 @@ _Static_assert(offsetof(kb_cuda_thread, shared) == offsetof(kb_thread, shared) &
 
 enum { BLOCKS, THREADS, COOPERATIVE }; /* forms */
 
-void *kb_cuda_code_find(const char *name, void *context)
+void *kb_cuda_code_find(const char *name)
 {
     void *found = kb_symbol_find(kb_hostcuda_symbols, name);
     if (!found)
         found = kb_symbol_find(kb_libdevice_symbols, name);
     if (!found && (strncmp(name, "NRT_", 4) == 0 || strncmp(name, "__", 2) == 0))
-        found = kb_provided_find(name, context);
-    return found ? found : kb_provided_of_c(name, context);
+        found = kb_provided_find(name);
+    return found ? found : kb_provided_of_c(name);
 }
 
 static kb_status refuse_damaged(const char *name, const char *image, const char *what,

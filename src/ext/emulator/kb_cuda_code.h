@@ -23,7 +23,7 @@
 #define KB_CUDA_CODE_MAGIC "KBCC"
 
 /* What code of this kind may call: a kb_object_resolver. */
-void *kb_cuda_code_find(const char *name, void *context);
+void *kb_cuda_code_find(const char *name);
 
 /* The library of one kernel in CUDA C++, in place of machine code: the same head; u32 1 if the grid
  * is cooperative; the library. */

@@ -57,7 +57,7 @@ static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
     const char *name;
     if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
         return NULL;
-    return PyLong_FromVoidPtr(kb_cuda_code_find(name, NULL));
+    return PyLong_FromVoidPtr(kb_cuda_code_find(name));
 }
 
 /* Run a registered kernel on the CPU, on arrays whose descriptions, as kb_xla_buffer, are at the

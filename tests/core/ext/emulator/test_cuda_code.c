@@ -339,17 +339,17 @@ static void test_names(void)
     const kb_symbol *tables[] = {kb_hostcuda_symbols, kb_libdevice_symbols};
     for (int i = 0; i < 2; i++)
         for (const kb_symbol *s = tables[i]; s->name; s++)
-            CHECK_INT((intptr_t)kb_cuda_code_find(s->name, NULL), (intptr_t)s->address);
-    CHECK(kb_cuda_code_find("kb_barrier", NULL) != NULL);
-    CHECK(kb_cuda_code_find("kb_nv_erfinv", NULL) != NULL);
-    CHECK(kb_cuda_code_find("remquof", NULL) != NULL);
-    CHECK(kb_cuda_code_find("memset", NULL) != NULL);
-    CHECK(kb_cuda_code_find("NRT_MemInfo_alloc_aligned", NULL) != NULL);
-    CHECK(kb_cuda_code_find("__extendhfsf2", NULL) != NULL);
-    CHECK(kb_cuda_code_find("numba_attempt_nocopy_reshape", NULL) == NULL);
-    CHECK(kb_cuda_code_find("NRT_unknown", NULL) == NULL);
-    CHECK(kb_cuda_code_find("kb_PyBool_FromLong", NULL) == NULL);
-    CHECK(kb_cuda_code_find("system", NULL) == NULL);
+            CHECK_INT((intptr_t)kb_cuda_code_find(s->name), (intptr_t)s->address);
+    CHECK(kb_cuda_code_find("kb_barrier") != NULL);
+    CHECK(kb_cuda_code_find("kb_nv_erfinv") != NULL);
+    CHECK(kb_cuda_code_find("remquof") != NULL);
+    CHECK(kb_cuda_code_find("memset") != NULL);
+    CHECK(kb_cuda_code_find("NRT_MemInfo_alloc_aligned") != NULL);
+    CHECK(kb_cuda_code_find("__extendhfsf2") != NULL);
+    CHECK(kb_cuda_code_find("numba_attempt_nocopy_reshape") == NULL);
+    CHECK(kb_cuda_code_find("NRT_unknown") == NULL);
+    CHECK(kb_cuda_code_find("kb_PyBool_FromLong") == NULL);
+    CHECK(kb_cuda_code_find("system") == NULL);
 }
 
 static void test_what_it_defines(void)
