@@ -24,19 +24,10 @@ from kernbridge._src.base import extensions
 from kernbridge._src.base.packing import HostCode
 from kernbridge._src.base.patched import patched
 from kernbridge._src.llvm.text import Module, declared_once, renamed
+from kernbridge._src.numba_common import private_numba
 from kernbridge._src.numba_common.private_llvmlite import binding, run_once
 from kernbridge._src.numba_common.private_llvmlite import ir as llvm
-from kernbridge._src.numba_common.private_numba import (
-    arraymath,
-    arrayobj,
-    cgutils,
-    debuginfo,
-    linalg,
-    npyimpl,
-    numba,
-    runtime,
-    types,
-)
+from kernbridge._src.numba_common.private_numba import arraymath, arrayobj, debuginfo, linalg, types
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import CpuJob
@@ -194,7 +185,7 @@ def _compiling(kernel: Any) -> Iterator[None]:
             (library, "_optimize_final_module", _keep_for_linking),
             (context, "cached_internal_func", internal),
             (arrayobj, "raise_with_shape_context", _raising_unequal),
-            (npyimpl._ArrayIndexingHelper, "update_indices", _update_indices),
+            (private_numba.npyimpl._ArrayIndexingHelper, "update_indices", _update_indices),
             *((m, "_empty_nd_impl", _typed_array) for m in (arrayobj, arraymath, linalg)),
         ),
     ):
@@ -228,7 +219,7 @@ def _raise_unequal(given: Any, of_slice: Any) -> None:
 
 # As a function of Numba's library, for which messages name the line of the user.
 _raise_unequal.__code__ = _raise_unequal.__code__.replace(co_filename=arrayobj.__file__)
-_raising_unequal = numba.njit(_raise_unequal)
+_raising_unequal = private_numba.numba.njit(_raise_unequal)
 
 
 class _Lines(debuginfo.DIBuilder):
@@ -267,10 +258,11 @@ def _typed_array(context: Any, builder: Any, array_type: Any, shapes: Any) -> An
     array.data = builder.bitcast(builder.gep(array.meminfo, [entries.INT64(64)]), array.data.type)
     if ir.can_hold(dtype := str(array_type.dtype)):
         kind = llvm.FunctionType(llvm.VoidType(), [entries.POINTER])
-        says = cgutils.get_or_insert_function(builder.module, kind, _HOLDS + dtype)
+        says = private_numba.cgutils.get_or_insert_function(builder.module, kind, _HOLDS + dtype)
         says.attributes.add("inaccessiblememonly")
         says.attributes.add("nounwind")
-        binding.add_symbol(_HOLDS + dtype, runtime.c_helpers["Free"])  # Numba's code does not run
+        # Numba's code does not run.
+        binding.add_symbol(_HOLDS + dtype, private_numba.runtime.c_helpers["Free"])
         builder.call(says, [builder.bitcast(array.data, entries.POINTER)])
     return array
 
@@ -304,7 +296,7 @@ def _linked(
     lines.mark_subprogram(primal, name, (), (), 0)
     lines.mark_location(builder, 0)
     lines.finalize()
-    result = cgutils.alloca_once(builder, kernel_type.args[0].pointee)
+    result = private_numba.cgutils.alloca_once(builder, kernel_type.args[0].pointee)
     arguments = entries.arguments_of(context, builder, found, overload, parameters)
     code = builder.call(kernel, [result, primal.args[1], *arguments])
     builder.store(code, primal.args[0])
