@@ -74,12 +74,10 @@ static PyObject *check_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 }
 
 /* Whether machine code without a compiler may call the function of this name. */
-static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
+static PyObject *host_code_provides(PyObject *Py_UNUSED(self), PyObject *text)
 {
-    const char *name;
-    if (!PyArg_ParseTuple(args, "s:host_code_provides", &name))
-        return NULL;
-    return PyBool_FromLong(kb_provided_find(name) != NULL);
+    const char *name = PyUnicode_AsUTF8AndSize(text, NULL);
+    return name ? PyBool_FromLong(kb_provided_find(name) != NULL) : NULL;
 }
 
 /* {name: (bit, present)} of the features that machine code for this kind of processor may need. */
@@ -101,10 +99,8 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
     int what;
     if (!PyArg_ParseTuple(args, "i:set_carried_code", &what))
         return NULL;
-    if (what < KB_CARRIED_RUN || what > KB_CARRIED_REFUSE) {
-        PyErr_Format(PyExc_ValueError, "set_carried_code: expected 0, 1 or 2, got %d", what);
-        return NULL;
-    }
+    if (what < KB_CARRIED_RUN || what > KB_CARRIED_REFUSE)
+        return PyErr_Format(PyExc_ValueError, "set_carried_code: expected 0, 1 or 2, got %d", what);
     kb_handler_set_carried_code((kb_carried_code)what);
     Py_RETURN_NONE;
 }
@@ -114,7 +110,7 @@ static PyMethodDef methods[] = {
     {"register_host", register_host, METH_VARARGS, NULL},
     {"watch_host_code", watch_host_code, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
-    {"host_code_provides", host_code_provides, METH_VARARGS, NULL},
+    {"host_code_provides", host_code_provides, METH_O, NULL},
     {"cpu_features", cpu_features, METH_NOARGS, NULL},
     {"set_carried_code", set_carried_code, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -6,8 +6,7 @@
 PyObject *kb_python_raise(kb_error *err)
 {
     PyObject *type = err->status == KB_RESOURCE_EXHAUSTED ? PyExc_MemoryError : PyExc_ValueError;
-    PyErr_SetString(type, kb_error_text(err));
-    return NULL;
+    return PyErr_Format(type, "%s", kb_error_text(err));
 }
 
 PyObject *kb_python_register(kb_handler_loader *load, const char *bytes, Py_ssize_t size,

@@ -52,10 +52,9 @@ static PyObject *compute_capability(PyObject *Py_UNUSED(self), PyObject *args)
     int minor = cu ? attribute_of(cu, KB_CU_DEVICE_CC_MINOR, device) : -1;
     if (major >= 0 && minor >= 0)
         return Py_BuildValue("ii", major, minor);
-    PyErr_SetString(PyExc_RuntimeError,
-                    cu ? "the CUDA driver does not tell the compute capability of that GPU"
-                       : kb_error_text(&err));
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError, "%s",
+                        cu ? "the CUDA driver does not tell the compute capability of that GPU"
+                           : kb_error_text(&err));
 }
 
 /* Share of a multiprocessor's threads that such blocks fill; threads 0: the best size. */
@@ -71,8 +70,7 @@ static PyObject *occupancy(PyObject *Py_UNUSED(self), PyObject *args)
     kb_error err;
     if (kb_occupancy(image, entry, threads, shared, &share, &err) == KB_OK)
         return PyFloat_FromDouble(share);
-    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError, "%s", kb_error_text(&err));
 }
 
 /* Bits: 1 wait for every launch, 2 look for outputs that are not written, 4 count graph nodes, 8

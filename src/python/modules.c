@@ -51,10 +51,8 @@ static PyObject *open_library(PyObject *Py_UNUSED(self), PyObject *args)
     if (s == KB_OK)
         s = kb_module_describe(library, &module, &err);
     Py_END_ALLOW_THREADS;
-    if (s != KB_OK) {
-        PyErr_SetString(PyExc_OSError, kb_error_text(&err));
-        return NULL;
-    }
+    if (s != KB_OK)
+        return PyErr_Format(PyExc_OSError, "%s", kb_error_text(&err));
     PyObject *exports = describe_exports(module);
     unsigned long long last_error = module ? address((void *)(uintptr_t)module->last_error) : 0;
     return exports ? Py_BuildValue("KKN", address(library), last_error, exports) : NULL;
@@ -85,10 +83,8 @@ static PyObject *bind_slot(PyObject *Py_UNUSED(self), PyObject *args)
                           &PyTuple_Type, &tuple, &dtypes, &size, &run, &last_error, &cuda, &graph))
         return NULL;
     bool any = n_inputs == KB_ANY_COUNT || n_outputs == KB_ANY_COUNT;
-    if (!any && size != ((Py_ssize_t)n_inputs + n_outputs) * (Py_ssize_t)sizeof(int32_t)) {
-        PyErr_SetString(PyExc_ValueError, "bind_slot: expected a dtype for each array");
-        return NULL;
-    }
+    if (!any && size != ((Py_ssize_t)n_inputs + n_outputs) * (Py_ssize_t)sizeof(int32_t))
+        return PyErr_Format(PyExc_ValueError, "bind_slot: expected a dtype for each array");
     Py_ssize_t n = PyTuple_Size(tuple);
     kb_slot_target *target = calloc(1, sizeof *target + (size_t)n * sizeof *target->attributes);
     if (!target)

@@ -52,12 +52,10 @@ static PyObject *add_host_library(PyObject *Py_UNUSED(self), PyObject *args)
 }
 
 /* The address of the function of this name, if machine code of CUDA kernels may call it; or 0. */
-static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *args)
+static PyObject *cuda_code_provides(PyObject *Py_UNUSED(self), PyObject *text)
 {
-    const char *name;
-    if (!PyArg_ParseTuple(args, "s:cuda_code_provides", &name))
-        return NULL;
-    return PyLong_FromVoidPtr(kb_cuda_code_find(name));
+    const char *name = PyUnicode_AsUTF8AndSize(text, NULL);
+    return name ? PyLong_FromVoidPtr(kb_cuda_code_find(name)) : NULL;
 }
 
 /* Run a registered kernel on the CPU, on arrays whose descriptions, as kb_xla_buffer, are at the
@@ -82,8 +80,7 @@ static PyObject *run_kernel(PyObject *Py_UNUSED(self), PyObject *args)
     Py_END_ALLOW_THREADS;
     if (s == KB_OK)
         Py_RETURN_NONE;
-    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError, "%s", kb_error_text(&err));
 }
 
 /* Run a launch of known code; `words` is a buffer of 64-bit words, one for each of the kernel's
@@ -118,8 +115,7 @@ static PyObject *launch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     if (s != KB_INTERNAL)
         return kb_python_raise(&err);
-    PyErr_SetString(PyExc_RuntimeError, kb_error_text(&err));
-    return NULL;
+    return PyErr_Format(PyExc_RuntimeError, "%s", kb_error_text(&err));
 }
 
 /* {name of a kernel: (launches, those with a fault)}, counted while set_debug has bit 64. */
@@ -155,7 +151,7 @@ static kb_status compile_for_host(const char *image, size_t size, kb_error *err)
 static PyMethodDef methods[] = {
     {"add_host_code", add_host_code, METH_VARARGS, NULL},
     {"add_host_library", add_host_library, METH_VARARGS, NULL},
-    {"cuda_code_provides", cuda_code_provides, METH_VARARGS, NULL},
+    {"cuda_code_provides", cuda_code_provides, METH_O, NULL},
     {"run_kernel", run_kernel, METH_VARARGS, NULL},
     {"launch_host_code", launch_host_code, METH_VARARGS, NULL},
     {"launches", launches, METH_NOARGS, NULL},
