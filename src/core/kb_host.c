@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where the entries of numba_cpu/entry.py, which are kb_numba_entry, read an array. */
+_Static_assert(offsetof(kb_xla_buffer, dtype) == 16 && offsetof(kb_xla_buffer, data) == 24 &&
+                   offsetof(kb_xla_buffer, rank) == 32 && offsetof(kb_xla_buffer, dims) == 40,
+               "entries know the layout of an array");
+
 static _Atomic(kb_host_decoder *) decoder;
 static _Atomic(kb_failures_writer *) writer; /* NULL without Python */
 static atomic_int num_threads;

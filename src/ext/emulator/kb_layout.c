@@ -2,11 +2,9 @@
  * Python package writes into LLVM IR, and the names under which compiled kernels find these. What
  * does not compile here must change there too; if images for the CPU are concerned, KB_HOSTCUDA_ABI
  * is raised as well, so that a program that was exported before is refused. */
-#include "abi/kb_numba.h"
-#include "abi/kb_xla.h"
-#include "ext/emulator/kb_check.h"
 #include "ext/emulator/kb_hostcuda.h"
-#include "ext/emulator/kb_thread.h"
+
+#include "ext/emulator/kb_check.h"
 #include "object/kb_reshape.h"
 
 #include <stddef.h>
@@ -22,11 +20,6 @@
 #define SAME(constant, number) _Static_assert((constant) == (number), #constant)
 #define CALLED_AS(function, ...)                                                                   \
     _Static_assert(_Generic(&(function), __VA_ARGS__ : 1, default : 0), #function)
-
-/* The entry of a Numba kernel: XLA's buffers, and how it is called. */
-AT4(kb_xla_buffer, struct_size, 0, extension_start, 8, dtype, 16, data, 24);
-AT2(kb_xla_buffer, rank, 32, dims, 40);
-CALLED_AS(*(kb_numba_entry *)NULL, int32_t (*)(void **, void **, void *const *, void *const *));
 
 /* CUDA on the CPU: a thread, and how it is run. The twelve numbers of tid, ntid, ctaid and nctaid
  * lie behind each other. */
