@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernbridge import _core
+from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._src.base import debug
 from kernbridge._src.base.errors import KernelNotAvailableError
 from kernbridge._src.forge.artefacts import Artefact
@@ -19,8 +21,6 @@ from kernbridge._src.plan.program import Launch, leaves, with_open
 from kernbridge._src.plan.targets import Images, Target, is_fast
 from kernbridge._src.toolchain import cuda
 from kernbridge._src.toolchain.library import CUDA_ON_CPU
-
-_LIKE_CPU = (9, 0)  # the architecture that Numba-CUDA types for; its IR is the same for all
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Emulated(Target):
         from kernbridge._src.numba_common import numba_cuda_patches as patches
 
         asking = isolated_compile.compiling(self.checked, raises)
-        with patches.compiling_for(_LIKE_CPU), patches.without_nvvm(), asking:
+        # The IR is the same for all architectures that Numba-CUDA types for.
+        with patches.compiling_for((9, 0)), patches.without_nvvm(), asking:
             yield
 
     def finish(self, job: Any, compiled: Any, opened: tuple[int, ...]) -> tuple[Images, bool]:
@@ -108,16 +109,19 @@ class Emulated(Target):
 
     def inspect(self, step: Launch) -> Inspection:
         from kernbridge._ext.emulator.compiler import compile as emulator_compile
+        from kernbridge._ext.emulator.compiler import ir
 
+        found = replace(super().inspect(step), platform="cpu", architecture=os.uname().machine)
         _, image = step.function.images[0]
-        llvm_ir, assembly, static_shared, processor = emulator_compile.code(image)
+        if CPP_ON_CPU.encode() in image:  # whose library is known, and no code
+            return found
+        machine, module, *_ = emulator_compile.compiled(image[:-1].decode().split("\n", 1)[1])
         return replace(
-            super().inspect(step),
-            platform="cpu",
-            llvm_ir=llvm_ir,
-            assembly=assembly,
-            architecture=processor,
-            shared_memory=static_shared + step.shared,
+            found,
+            llvm_ir=str(module),
+            assembly=machine.emit_assembly(module),
+            architecture=ir.processor()[0],
+            shared_memory=emulator_compile.size_of(module, "shared") + step.shared,
         )
 
 

@@ -7,7 +7,6 @@ code, which src/object loads and src/ext/emulator runs.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import struct
 from dataclasses import dataclass
@@ -89,7 +88,7 @@ class HostCodeRecipe(Recipe[HostCode]):
         return ir.machine().triple, *ir.processor(), *versions, vectors
 
     def make(self) -> Artefact:
-        machine, module, needed, tables = _made(self._text)
+        machine, module, needed, tables = compiled(self._text)
         optimised = str(module)
         library.link_tables(module, tables)
         for function in module.functions:
@@ -103,7 +102,7 @@ class HostCodeRecipe(Recipe[HostCode]):
                     "kernbridge does not have; lower it again with this version [KB5107]"
                 )
         form = ("@kb_fibre(" in optimised) + ("@kb_grid_barrier(" in optimised)
-        sizes = (_size(module, what) for what in ("shared", "stack"))
+        sizes = (size_of(module, what) for what in ("shared", "stack"))
         body = struct.pack("<QIII", needed, form, *sizes) + code
         return Artefact({}, (sealed(_core.CUDA_CODE_MAGIC, _core.HOST_ABI, self.identity, body),))
 
@@ -134,20 +133,7 @@ def compile_image(image: bytes) -> HostCode:
     return host_code(image)
 
 
-def code(image: bytes) -> tuple[str, str, int, str]:
-    """The optimised LLVM IR of an image, its assembly, static shared memory and processor.
-
-    The image is compiled again. Of a library made from CUDA C++, only the processor is known.
-    """
-    if CPP_ON_CPU.encode() in image:
-        return "", "", 0, os.uname().machine
-    machine, module, *_ = _made(image[:-1].decode().split("\n", 1)[1])
-    optimised = str(module)
-    shared, (processor, _) = _size(module, "shared"), ir.processor()
-    return optimised, machine.emit_assembly(module), shared, processor
-
-
-def _made(text: str) -> tuple[Any, Any, int, str]:
+def compiled(text: str) -> tuple[Any, Any, int, str]:
     """LLVM's target machine, the optimised module for it, and the features that it needs.
 
     The last is what `library.link_tables` takes, of large constants that the module declares.
@@ -228,7 +214,7 @@ def _access_whole_vectors(function: Function) -> None:
                 phi.text = phi.text.replace(f", {block.name} ]", f", %{name}.join ]")
 
 
-def _size(module: Any, what: str) -> int:
+def size_of(module: Any, what: str) -> int:
     (block,) = module.get_function(f"kb_{what}_size").blocks
     *_, (size,) = (instruction.operands for instruction in block.instructions)
     assert size.is_constant, f"kb_{what}_size is no constant"
