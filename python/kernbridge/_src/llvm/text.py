@@ -263,6 +263,12 @@ class Function:
         """The instruction that each value is the result of."""
         return {i.result: i for i in self.instructions if i.result}
 
+    def base(self, address: str) -> tuple[str, Instruction | None]:
+        """The address from which others are computed by offsets, and the instruction it is of."""
+        while (made := self.defined.get(address)) and made.opcode == "getelementptr":
+            address = made.operands[0].value
+        return address, made
+
     @cached_property
     def users(self) -> dict[str, list[Instruction]]:
         """The instructions that use each value or block, once for each use."""

@@ -16,37 +16,30 @@ OF_BLOCK = "kb.of.block"  # the metadata of operations on memory of a block, whi
 
 _EITHER = """
 declare zeroext i1 @kb_alone() nounwind willreturn speculatable memory(none)
-define internal {kind} @kb.plain.{n}({parameters}) alwaysinline {{
-{text}
+define internal {kind} @kb.plain.{n}({0}) alwaysinline {{
+{1}
   ret {kind} %kb.old
 }}
-define internal {kind} @kb.atomic.{n}({parameters}) alwaysinline {{
+define internal {kind} @kb.atomic.{n}({0}) alwaysinline {{
   %kb.alone = call i1 @kb_alone()
   br i1 %kb.alone, label %kb.plain, label %kb.atomic
 kb.plain:
-  %kb.same = call {kind} @kb.plain.{n}({parameters})
+  %kb.same = call {kind} @kb.plain.{n}({0})
   ret {kind} %kb.same
 kb.atomic:
-{text}
+{1}
   ret {kind} %kb.old
 }}
 """
 
 
 def array_of(function: Function, i: Instruction) -> str:
-    """The address from which that of an atomic operation is computed."""
-    base = i.operands[0].value
-    while base in function.defined and function.defined[base].opcode == "getelementptr":
-        base = function.defined[base].operands[0].value
-    return base
-
-
-def _is_at_number(function: Function, base: str) -> bool:
-    """Whether an address is a number that is not a word of the launch, as those of arrays are."""
-    made = function.defined.get(base)
-    if made is None or made.opcode != "inttoptr":
-        return base.startswith("inttoptr")
-    return not any(p.endswith(f" {made.operands[0].value}") for p in function.parameters)
+    """The address of the array that an atomic operation changes; empty for any other number."""
+    base, made = function.base(i.operands[0].value)
+    if made and made.opcode == "inttoptr":
+        word = made.operands[0].value  # of the launch, which gives an array's address
+        return base if any(p.endswith(f" {word}") for p in function.parameters) else ""
+    return "" if base.startswith("inttoptr") else base
 
 
 def plain_if_alone(module: Any, builder: Any) -> Any:
@@ -58,18 +51,17 @@ def plain_if_alone(module: Any, builder: Any) -> Any:
     read, made = Module(str(module)), list[str]()
     for function in read.defined.values():
         for i in function.instructions:
-            if i.opcode not in OPCODES or _is_at_number(function, array_of(function, i)):
+            if i.opcode not in OPCODES or not array_of(function, i):
                 continue
-            kind = i.operands[1].type
-            kind = kind if i.opcode == "atomicrmw" else f"{{ {kind}, i1 }}"
-            types = {o.value: o.type for o in i.operands if o.value in i.names}
-            names = {value: f"%kb.{k}" for k, value in enumerate(types)}
-            text = with_locals(i.text, names | {i.result: "%kb.old"})
-            parameters = ", ".join(f"{types[value]} {name}" for value, name in names.items())
+            of = i.operands[1].type
+            kind = of if i.opcode == "atomicrmw" else f"{{ {of}, i1 }}"
+            values = dict.fromkeys(o for o in i.operands if o.value in i.names)
+            names = {o.value: f"%kb.{k}" for k, o in enumerate(values)} | {i.result: "%kb.old"}
+            given = ", ".join(map(" ".join, values))
             way = "plain" if OF_BLOCK in i.metadata else "atomic"
-            given = ", ".join(f"{of} {value}" for value, of in types.items())
-            i.text = f"  {i.result} = call {kind} @kb.{way}.{len(made)}({given})"
-            made.append(_EITHER.format(n=len(made), kind=kind, parameters=parameters, text=text))
+            parts = (with_locals(part, names) for part in (given, i.text))
+            made.append(_EITHER.format(*parts, n=len(made), kind=kind))
+            i.text = f"  {i.result} = call {kind} @kb.{way}.{len(made) - 1}({given})"
     if not made:
         return module
     module = llvm.parse_assembly(declared_once("".join((f"{read}\n", *made))))

@@ -230,6 +230,7 @@ class _Loops:
 
     def __init__(self, function: Function) -> None:
         self._instructions, self._defined = list(function.instructions), function.defined
+        self._base = function.base
         self._blocks = {block.name: block for block in function.blocks}
         self._preceding: dict[str, list[str]] = {name: [] for name in self._blocks}
         for name, block in self._blocks.items():
@@ -353,9 +354,7 @@ class _Loops:
 
     def _is_own(self, address: str) -> bool:
         """Whether an address points to a variable of the thread, or into its frame."""
-        made = self._defined.get(address)
-        if made is not None and made.opcode == "getelementptr":
-            return self._is_own(made.operands[0].value)
+        _, made = self._base(address)
         return made is not None and (made.opcode == "alloca" or made.callee == "kb.frame")
 
 
