@@ -32,4 +32,8 @@ void kb_pool_run(const kb_xla_frame *xla, const kb_pool_loop *of);
  * not begun would deadlock when every thread of its pool waits so. */
 void kb_pool_for(const kb_xla_frame *xla, int64_t count, kb_pool_function *function, void *data);
 
+/* kb_pool_for without XLA: threads are started for a loop that turns out to take long, one for each
+ * processor that this thread may use. */
+void kb_started_for(int64_t count, kb_pool_function *function, void *data);
+
 #endif

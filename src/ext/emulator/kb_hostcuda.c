@@ -3,7 +3,6 @@
 #include "ext/emulator/kb_hostcuda.h"
 
 #include "core/kb_float_mode.h"
-#include "core/kb_ticks.h"
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 #include "ext/emulator/kb_guard.h"
@@ -158,9 +157,7 @@ kb_status kb_hostcuda_provide(const kb_function *function, const char *what, kb_
 enum {
     ALONE_MAX = 16 * 1024, /* threads of a launch that is not worth sharing */
     ALONE_FIBRES_MAX = 1024,
-    COOPERATIVE_MAX = 64 * 1024,         /* threads of a grid */
-    PARTS = 64,                          /* of a loop */
-    START_AFTER = 200 * KB_TICKS_PER_US, /* a thread takes about a tenth of this to start */
+    COOPERATIVE_MAX = 64 * 1024, /* threads of a grid */
 };
 
 /* As GPUs have them (CUDA C++ programming guide, compute capabilities). */
@@ -262,9 +259,9 @@ static void run_cooperative(launch *l, int64_t n_blocks)
     free((void *)blocks);
 }
 
-/* Launches of JAX's calls that run on one thread alone. Each writes to memory of its call, which no
- * other launch writes to unless the program starts some outside of JAX's calls: from threads of its
- * own, or from Python. From the first of these on, no launch is alone. */
+/* Launches of JAX's calls that run on one thread. Each writes to memory of its call, which no other
+ * launch writes to unless the program makes some outside of JAX's calls: from its own threads, or
+ * from Python. These wait for the ones that may be alone, and from the first on, none is. */
 static _Atomic(int64_t) n_alone;
 static _Atomic(bool) has_others;
 static _Thread_local bool is_alone;
@@ -272,27 +269,6 @@ static _Thread_local bool is_alone;
 bool kb_alone(void)
 {
     return is_alone;
-}
-
-static void begin_alone(bool on_one_thread, const kb_xla_frame *xla)
-{
-    if (!xla) {
-        atomic_store(&has_others, true);
-        while (atomic_load(&n_alone) > 0)
-            (void)sched_yield();
-    } else if (on_one_thread) {
-        atomic_fetch_add(&n_alone, 1);
-        is_alone = !atomic_load(&has_others);
-        if (!is_alone)
-            atomic_fetch_sub(&n_alone, 1);
-    }
-}
-
-static void end_alone(void)
-{
-    if (is_alone)
-        atomic_fetch_sub(&n_alone, 1);
-    is_alone = false;
 }
 
 /* On a thread that has the exact mode of floats: the launch's, one of the pool, or one that the
@@ -325,48 +301,6 @@ static bool fits(const launch *l, int64_t *n_blocks, int64_t *n_threads)
            l->code->threads.shared <= KB_HOSTCUDA_SHARED_MAX - l->shared;
 }
 
-/* A loop whose threads are started for it, where XLA's are not. */
-typedef struct loop {
-    kb_pool_loop of;
-    _Atomic(int64_t) next;
-} loop;
-
-/* False if nothing is left. */
-static bool run_part(loop *l)
-{
-    int64_t begin = atomic_fetch_add(&l->next, l->of.part), left = l->of.count - begin;
-    if (left > 0)
-        l->of.function(l->of.data, begin, begin + (left < l->of.part ? left : l->of.part));
-    return left > l->of.part;
-}
-
-static void *run_parts(void *data)
-{
-    while (run_part(data))
-        ;
-    return NULL;
-}
-
-void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data)
-{
-    loop l = {{function, data, .count = count, .part = count > PARTS ? count / PARTS : 1}, 0};
-    uint64_t begun = kb_ticks();
-    while (kb_ticks() - begun < START_AFTER)
-        if (!run_part(&l))
-            return;
-    pthread_t threads[CPU_SETSIZE];
-    cpu_set_t allowed = {0}; /* if the system does not say it: none but this thread */
-    int64_t most = (count - l.next) / l.of.part, n = 0;
-    (void)sched_getaffinity(0, sizeof allowed, &allowed);
-    if (most > CPU_COUNT(&allowed))
-        most = CPU_COUNT(&allowed);
-    while (n < most - 1 && pthread_create(&threads[n], NULL, run_parts, &l) == 0)
-        n++;
-    (void)run_parts(&l);
-    while (n > 0)
-        (void)pthread_join(threads[--n], NULL);
-}
-
 kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[6],
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
@@ -391,7 +325,13 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     bool has_loops = code->blocks || code->threads.loop || code->threads.is_whole;
     int64_t alone_max = has_loops ? ALONE_MAX : ALONE_FIBRES_MAX;
     bool is_shared = n_blocks > alone_max / n_threads && (!xla || kb_pool_num_threads(xla) > 1);
-    begin_alone(code->concurrent && !is_shared, xla);
+    bool may_be_alone = xla && code->concurrent && !is_shared;
+    if (!xla)
+        atomic_store(&has_others, true);
+    while (!xla && atomic_load(&n_alone) > 0)
+        (void)sched_yield();
+    atomic_fetch_add(&n_alone, may_be_alone);
+    is_alone = may_be_alone && !atomic_load(&has_others);
     if (code->variables && !copy)
         fail(&l, err.message);
     else if (code->cooperative && n_blocks > COOPERATIVE_MAX / n_threads)
@@ -405,8 +345,9 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
     else if (xla)
         kb_pool_for(xla, n_blocks, run_blocks, &l);
     else
-        kb_hostcuda_for(n_blocks, run_blocks, &l);
-    end_alone();
+        kb_started_for(n_blocks, run_blocks, &l);
+    is_alone = false;
+    atomic_fetch_sub(&n_alone, may_be_alone);
     kb_checks_free(l.checks);
     kb_float_mode_restore(mode);
     if (copy)

@@ -83,10 +83,6 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE]);
 
-/* kb_pool_for without XLA: threads are started for a loop that turns out to take long, one for each
- * processor that the process may use. */
-void kb_hostcuda_for(int64_t count, kb_pool_function *function, void *data);
-
 /* Runs a launch of known code, here and on threads of the pool of `xla` unless that is NULL.
  * KB_NOT_FOUND if the code is not known, KB_INTERNAL with the fault of a thread. */
 kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32_t sizes[6],

@@ -1,7 +1,7 @@
 # Tests of CUDA kernels on CPUs.
 foreach(subject
     hostcuda fibre spread block check check_blocks check_memory check_messages hostlaunch print unwritten guard race
-    hostdriver range fences shadow libdevice started)
+    hostdriver range fences shadow libdevice)
   kb_add_test(test_${subject} kb_testing)
 endforeach()
 kb_add_test(test_target_host kb_testing_cuda)
@@ -43,7 +43,7 @@ foreach(name SAMPLE SAMPLE_WITHOUT)
 endforeach()
 
 set_tests_properties(test_hostcuda test_block test_check test_check_blocks PROPERTIES COST 10)
-list(APPEND threaded test_block test_fibre test_hostcuda test_cuda_library test_started test_variables)
+list(APPEND threaded test_block test_fibre test_hostcuda test_cuda_library test_variables)
 
 kb_add_fuzzer(hostcuda kb_testing_cuda)
 kb_add_fuzzer(cuda_code kb_testing_cuda_code)

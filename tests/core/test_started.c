@@ -3,7 +3,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
 #endif
-#include "ext/emulator/kb_hostcuda.h"
+#include "core/kb_pool.h"
 #include "loop_record.h"
 #include "torture.h"
 
@@ -15,7 +15,7 @@
 static void run_started(int64_t count, long pause_ns)
 {
     begin_record(pause_ns);
-    kb_hostcuda_for(count, look, &record);
+    kb_started_for(count, look, &record);
     check_each_once(count);
 }
 
