@@ -1,7 +1,18 @@
 /* The library that test_library.c lets a call carry: a module as kernbridge builds one, whose
- * function `scale` multiplies by its attribute, a double, and fails for negative numbers. `weigh`
- * writes the sum of its attributes, each times its place, counted from 1. */
+ * function `scale` multiplies by its attribute, a double, fails for negative numbers, and leaves an
+ * error of CUDA behind for 1000. `weigh` writes the sum of its attributes, each times its place,
+ * counted from 1. */
 #include "kernbridge/module.h"
+
+static _Thread_local int left;
+
+static int last_error(const char **name)
+{
+    int code = left;
+    left = 0;
+    *name = "left behind";
+    return code;
+}
 
 static int scale(const kb_call *call)
 {
@@ -11,6 +22,7 @@ static int scale(const kb_call *call)
         if (from[i] < 0)
             return kb_fail(call, KB_INVALID_ARGUMENT, "negative");
         to[i] += factor * from[i];
+        left = from[i] == 1000 ? 700 : left;
     }
     return KB_OK;
 }
@@ -33,4 +45,5 @@ KB_MODULE_DESCRIPTION = {
     .abi = KB_ABI,
     .n_exports = 2,
     .exports = exports,
+    .last_error = last_error,
 };

@@ -112,6 +112,9 @@ static void test_runs(void)
         CHECK(y[0] == 1.25 + !zeroed && y[1] == 10 + !zeroed);
         CHECK_INT(call(digest, -4, y), KB_INVALID_ARGUMENT);
         CHECK_TEXT(err.message, "load_c 'op': negative [KB3005]");
+        CHECK_INT(call(digest, 1000, y), KB_INTERNAL);
+        CHECK_TEXT(err.message, "load_c 'op': a launch failed with CUDA runtime error 700, left "
+                                "behind [KB3004]");
     }
 }
 
