@@ -306,6 +306,7 @@ def test_each_of_four_devices_launches_for_its_part(module):
     assert found.tolist() == [0, 0, 4, 4, 8, 8, 12, 12]  # of parts of two elements
 
 
+@pytest.mark.exhaustive
 def test_a_module_of_the_cpu_is_lowered_for_a_gpu_by_nvcc(monkeypatch):
     case = keep.CASES[0]
     call = case.calls[0]

@@ -359,7 +359,8 @@ def extremes_of_polynomials(x, w, at, high, low):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=exhaustive), "float64"])
+@exhaustive
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_all_forms_of_a_kernel_offer_the_same_numbers(dtype):
     """Products that are fused into sums in one form, and not in another, would lose winners."""
 

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.usefixtures("without_fake_gpu"),
     pytest.mark.filterwarnings("ignore:.*KB7002"),
 ]
-FAST = {"energy": "float32"}
+FAST = {"scattered": "float32"}
 
 
 @functools.cache

@@ -530,6 +530,7 @@ def repeated_sums(x, out):
         out[r] = s
 
 
+@pytest.mark.exhaustive
 def test_reverse_over_reverse_of_a_sum_in_each_row():
     op = by_enzyme(repeated_sums, S((2,), "float32"))
     x = jnp.array([1.0, -2.0, 0.5], jnp.float32)
