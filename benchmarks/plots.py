@@ -213,7 +213,11 @@ def caption(results: Results) -> str:
     m = results["machine"]
     if "note" in m:
         return str(m["note"])
-    where = m.get("gpu") or m.get("card") or f"{m['cores']} cores of {m['processor']}"
+    where = (
+        m.get("gpu")
+        or m.get("card")
+        or f"{m['cores']} core{'s' * (m['cores'] != 1)} of {m['processor']}"
+    )
     load = f"load average {m['load']}" if "load" in m else ""
     parts = [where, load, m.get("date", "")]
     return (f"`{m['command']}`: " if "command" in m else "") + ", ".join(filter(None, parts))
