@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once, with_locals
+from kernbridge._src.llvm.text import Function, Instruction, Module, with_locals
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 
 OPCODES = ("atomicrmw", "cmpxchg")
 OF_BLOCK = "kb.of.block"  # the metadata of operations on memory of a block, which one thread runs
 
+_ALONE = "declare zeroext i1 @kb_alone() nounwind willreturn speculatable memory(none)\n"
 _EITHER = """
-declare zeroext i1 @kb_alone() nounwind willreturn speculatable memory(none)
 define internal {kind} @kb.plain.{n}({0}) alwaysinline {{
 {1}
   ret {kind} %kb.old
@@ -45,10 +45,12 @@ def array_of(function: Function, i: Instruction) -> str:
 def plain_if_alone(module: Any, builder: Any) -> Any:
     """The module with plain operations beside atomic ones, for launches that are alone.
 
-    The function kb_alone says which are. Operations on memory of a block are plain. Those at a
-    number stay atomic, since they may access what no array of the launch has.
+    The function kb_alone says which are. Operations on memory of a block are plain. An operation
+    at a computed number stays atomic, since it may access memory outside of the launch's arrays.
     """
-    read, made = Module(str(module)), list[str]()
+    if not any(f" {opcode} " in (text := str(module)) for opcode in OPCODES):
+        return module
+    read, made = Module(text), list[str]()
     for function in read.defined.values():
         for i in function.instructions:
             if i.opcode not in OPCODES or not array_of(function, i):
@@ -62,9 +64,7 @@ def plain_if_alone(module: Any, builder: Any) -> Any:
             parts = (with_locals(part, names) for part in (given, i.text))
             made.append(_EITHER.format(*parts, n=len(made), kind=kind))
             i.text = f"  {i.result} = call {kind} @kb.{way}.{len(made) - 1}({given})"
-    if not made:
-        return module
-    module = llvm.parse_assembly(declared_once("".join((f"{read}\n", *made))))
+    module = llvm.parse_assembly("".join((f"{read}\n", _ALONE, *made)))
     for n in range(len(made)):
         passes = llvm.create_new_function_pass_manager()
         passes.add_lower_atomic_pass()
