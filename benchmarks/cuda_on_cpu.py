@@ -338,9 +338,9 @@ def seconds(call: Callable[[], Any], clock: Callable[[], float]) -> float:
 
 
 def interleaved(
-    calls: list[Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.thread_time
+    calls: list[Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.process_time
 ) -> list[list[float]]:
-    """Times of each call, round by round: by default, those of the CPU for this thread."""
+    """Times of each call, round by round: by default, those of the CPU."""
     for call in calls:
         call()
     times = [[seconds(call, clock) for call in calls] for _ in range(rounds)]
@@ -423,7 +423,7 @@ def against_loops(size: int, rounds: int, table: Table, results: dict[str, Any])
             op = jax.jit(kernbridge.numba_cuda_kernel(kernel, kind, **options))
             given = jnp.asarray(x), jnp.asarray(y)
             calls = [partial(call_of_jax, op, *given, out), partial(from_zeros, loop, x, y, wanted)]
-        ours, theirs = interleaved(calls, min(rounds, most), time.process_time)
+        ours, theirs = interleaved(calls, min(rounds, most))
         np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-4)
         if add_row(table, f"{name}, one core", ours, "njit loop", theirs, limit):
             missed.append(name)
