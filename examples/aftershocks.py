@@ -199,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{t.size} earthquakes, of which {is_triggered.sum()} are aftershocks")
     difference, us, us_of_scan = compare_gradients(t)
     print(f"The relative difference from the gradient of a scan is {difference:.1g}.", end=" ")
-    print(f"One gradient takes {us:.0f} us, and that of the scan {us_of_scan:.0f} us")
+    print(f"The gradient takes {us:.0f} us, and the gradient of the scan takes {us_of_scan:.0f} us")
 
     samples = sample(t, a.samples)
     densities = marginals(t, samples)

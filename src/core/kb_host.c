@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the entries of numba_cpu/entry.py, which are kb_numba_entry, read an array. */
+/* The entries that numba_cpu/entry.py generates read an array at these offsets. */
 _Static_assert(offsetof(kb_xla_buffer, dtype) == 16 && offsetof(kb_xla_buffer, data) == 24 &&
                    offsetof(kb_xla_buffer, rank) == 32 && offsetof(kb_xla_buffer, dims) == 40,
                "entries know the layout of an array");

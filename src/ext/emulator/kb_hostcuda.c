@@ -259,9 +259,9 @@ static void run_cooperative(launch *l, int64_t n_blocks)
     free((void *)blocks);
 }
 
-/* Launches of JAX's calls that run on one thread. Each writes to memory of its call, which no other
- * launch writes to unless the program makes some outside of JAX's calls: from its own threads, or
- * from Python. These wait for the ones that may be alone, and from the first on, none is. */
+/* A launch of a JAX call writes to memory of that call. No other launch writes there, unless the
+ * program launches kernels outside of JAX's calls: from its own threads, or from Python. Such a
+ * launch waits for those that may be alone; after the first one, no launch is alone any more. */
 static _Atomic(int64_t) n_alone;
 static _Atomic(bool) has_others;
 static _Thread_local bool is_alone;

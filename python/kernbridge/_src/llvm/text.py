@@ -264,7 +264,7 @@ class Function:
         return {i.result: i for i in self.instructions if i.result}
 
     def base(self, address: str) -> tuple[str, Instruction | None]:
-        """The address from which others are computed by offsets, and the instruction it is of."""
+        """What an address is computed from by offsets, and the instruction that makes that."""
         while (made := self.defined.get(address)) and made.opcode == "getelementptr":
             address = made.operands[0].value
         return address, made
