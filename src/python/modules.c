@@ -7,10 +7,8 @@
 #include "module/kb_module.h"
 #include "module/kb_slot.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 static unsigned long long address(const void *pointer)
 {
@@ -56,18 +54,6 @@ static PyObject *open_library(PyObject *Py_UNUSED(self), PyObject *args)
     PyObject *exports = describe_exports(module);
     unsigned long long last_error = module ? address((void *)(uintptr_t)module->last_error) : 0;
     return exports ? Py_BuildValue("KKN", address(library), last_error, exports) : NULL;
-}
-
-/* Address of an exported function; LookupError without it. */
-static PyObject *find_symbol(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    unsigned long long library;
-    const char *name;
-    if (!PyArg_ParseTuple(args, "Ks:find_symbol", &library, &name))
-        return NULL;
-    void *found = dlsym((void *)(uintptr_t)library, name);
-    return found ? PyLong_FromUnsignedLongLong(address(found))
-                 : PyErr_Format(PyExc_LookupError, "the library exports no function %s", name);
 }
 
 /* Make a public target call a function. Counts may be -1 for any; `attributes` is a tuple of (name,
@@ -136,7 +122,6 @@ static PyObject *register_source(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"open_library", open_library, METH_VARARGS, NULL},
-    {"find_symbol", find_symbol, METH_VARARGS, NULL},
     {"bind_slot", bind_slot, METH_VARARGS, NULL},
     {"register_source", register_source, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import os
@@ -378,12 +379,13 @@ class CompiledModule:
 
 def _find(handle: int, path: Path, name: str) -> int:
     try:
-        return _core.find_symbol(handle, name)
-    except LookupError as e:
+        function = ctypes.CDLL(str(path), handle=handle)[name]
+    except AttributeError as e:
         raise KernelError(
             f"{path} exports no function {name!r}; declare it "
             f'extern "C" int {name}(const kb_call *call) [KB5104]'
         ) from e
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def resolve(digest: bytes, origin: dict[str, Any]) -> None:
