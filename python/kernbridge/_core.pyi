@@ -14,10 +14,14 @@ HOST_CODE_CC: int
 HOST_ABI: int
 HOST_ABI_LINE: str
 
-def register_host(
-    digest: bytes, code: bytes, entry: int, parallel: bool, num_threads: int, concurrent: bool
+def register_host_code(
+    digest: bytes,
+    code: bytes,
+    entry: int = 0,
+    parallel: bool = False,
+    num_threads: int = 0,
+    concurrent: bool = False,
 ) -> bool: ...
-def register_host_code(digest: bytes, code: bytes) -> bool: ...
 def check_host_code(digest: bytes, code: bytes) -> bool: ...
 def watch_host_code(digest: bytes, handle: int) -> None: ...
 def host_code_provides(name: str) -> bool: ...

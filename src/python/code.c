@@ -7,35 +7,24 @@
 #include "object/kb_provided.h"
 #include "targets/kb_targets.h"
 
-/* Register a kernel that comes as machine code (src/object/kb_host_code.h); True if it is new.
- * ValueError is raised if it is damaged, or cannot run here. */
+/* Register a kernel (src/object/kb_host_code.h); True if it is new. Its machine code comes with the
+ * description, or has been compiled by this process, where `entry` is the address of its entry.
+ * ValueError is raised if the code is damaged, or cannot run here. */
 static PyObject *register_host_code(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const uint8_t *digest;
     const char *code;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#:register_host_code", kb_python_digest, &digest, &code, &size))
-        return NULL;
-    return kb_python_register(kb_host_code_register, code, size, digest, NULL);
-}
-
-/* Register a kernel that this process has compiled, at the address of its entry; True if it is new.
- * Its description is as of register_host_code, without code. */
-static PyObject *register_host(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    const uint8_t *digest;
-    const char *code;
-    Py_ssize_t size;
-    unsigned long long entry;
-    int parallel, num_threads, concurrent;
-    if (!PyArg_ParseTuple(args, "O&y#Kpip:register_host", kb_python_digest, &digest, &code, &size,
-                          &entry, &parallel, &num_threads, &concurrent))
+    unsigned long long entry = 0;
+    int parallel = 0, num_threads = 0, concurrent = 0;
+    if (!PyArg_ParseTuple(args, "O&y#|Kpip:register_host_code", kb_python_digest, &digest, &code,
+                          &size, &entry, &parallel, &num_threads, &concurrent))
         return NULL;
     const kb_host_step step = {.entry = (kb_numba_entry *)(uintptr_t)entry,
                                .parallel = parallel != 0,
                                .concurrent = concurrent != 0,
                                .num_threads = num_threads};
-    return kb_python_register(kb_host_code_register, code, size, digest, &step);
+    return kb_python_register(kb_host_code_register, code, size, digest, entry ? &step : NULL);
 }
 
 /* Let a kernel that came as machine code first call Python, as a step that calls Python does, until
@@ -107,7 +96,6 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"register_host_code", register_host_code, METH_VARARGS, NULL},
-    {"register_host", register_host, METH_VARARGS, NULL},
     {"watch_host_code", watch_host_code, METH_VARARGS, NULL},
     {"check_host_code", check_host_code, METH_VARARGS, NULL},
     {"host_code_provides", host_code_provides, METH_O, NULL},

@@ -143,7 +143,7 @@ def register(digest, entry):
     body = bytes(8) + texts + bytes(20)
     head = _core.HOST_CODE_MAGIC.encode() + struct.pack("<I", _core.HOST_CODE_VERSION)
     code = head + hashlib.sha256(digest + body).digest() + body
-    return _core.register_host(digest, code, entry.address, False, 0, False)
+    return _core.register_host_code(digest, code, entry.address)
 
 
 @pytest.mark.parametrize("top", [0x00, 0x7F, 0x80, 0xFF])

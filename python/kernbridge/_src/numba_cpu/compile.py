@@ -142,7 +142,7 @@ class CpuJob(Recipe[Native]):
             nothing = HostCode(b"", features=0, places={}, lasting=False)
             described = host_code(self.identity, head, self._buffers(copied), nothing)
             n_threads = numba.get_num_threads() if entry.parallel else 0
-            _core.register_host(
+            _core.register_host_code(
                 *(self.identity, described, entry.address(), entry.parallel, n_threads), independent
             )
         # Numba's library and all that it refers to, which would last, is needed only to run it.
