@@ -10,8 +10,9 @@ enum {
     COUNT_MAX = 1 << 14, /* of each kind; kb_kernel_copy refuses more than KB_BUFFERS_MAX by name */
 };
 
-kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, const char *magic,
-                          uint32_t version, const uint8_t digest[KB_DIGEST_SIZE], kb_error *err)
+kb_status kb_fields_begin(kb_fields *f, const char *magic, uint32_t version,
+                          const uint8_t digest[KB_DIGEST_SIZE], size_t size, kb_kernel *kernel,
+                          kb_error *err)
 {
     kb_checksum seal;
     const char *wrong = kb_checksum_read(&seal, magic, &f->from);
@@ -19,10 +20,17 @@ kb_status kb_fields_begin(kb_fields *f, const char *what, const char *whole, con
         return kb_error_set(err, KB_FAILED_PRECONDITION,
                             "%s has format %u, and this kernbridge reads format %u: export the "
                             "program again with this version",
-                            what, seal.version, version);
+                            f->what, seal.version, version);
     if (!wrong)
         wrong = kb_checksum_check(&seal, digest, KB_DIGEST_SIZE, &f->from);
-    return wrong ? kb_fields_refuse(what, whole, wrong, err) : KB_OK;
+    if (wrong)
+        return kb_fields_refuse(f, wrong, err);
+    memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
+    f->arena = kb_arena_new();
+    kernel->owner = kb_fields_take(f, 1, size);
+    if (!kernel->owner)
+        kb_arena_free(f->arena);
+    return kb_fields_check(f, err);
 }
 
 void *kb_fields_take(kb_fields *f, size_t count, size_t size)
@@ -76,17 +84,17 @@ kb_xla_bytes kb_fields_bytes(kb_fields *f)
     return f->from.failed ? (kb_xla_bytes){.data = NULL} : (kb_xla_bytes){bytes, size};
 }
 
-kb_status kb_fields_check(const kb_fields *f, const char *what, const char *whole, kb_error *err)
+kb_status kb_fields_check(const kb_fields *f, kb_error *err)
 {
     if (!f->from.failed)
         return KB_OK;
     if (f->no_memory)
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", what);
-    return kb_fields_refuse(what, whole, f->wrong ? f->wrong : "its length", err);
+        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", f->what);
+    return kb_fields_refuse(f, f->wrong ? f->wrong : "its length", err);
 }
 
-kb_status kb_fields_refuse(const char *what, const char *whole, const char *wrong, kb_error *err)
+kb_status kb_fields_refuse(const kb_fields *f, const char *wrong, kb_error *err)
 {
     return kb_error_set(err, KB_INVALID_ARGUMENT, "%s is damaged, or %s: the check of %s failed",
-                        what, whole, wrong);
+                        f->what, f->whole, wrong);
 }

@@ -276,44 +276,31 @@ static void free_contents(void *owner)
     kb_arena_free(c->arena);
 }
 
-static const char NAME[] = "a kernel's program";
-static const char WHOLE[] = "of another version of kernbridge";
-
-static kb_status read_all(program *p, kb_error *err)
-{
-    kb_status s = kb_fields_begin(&p->fields, NAME, WHOLE, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION,
-                                  p->kernel->digest, err);
-    if (s != KB_OK)
-        return s;
-    p->kernel->name = kb_fields_text(&p->fields);
-    p->kernel->source = kb_fields_text(&p->fields);
-    kb_fields_buffers(&p->fields, p->kernel);
-    read_functions(p, err);
-    read_steps(p);
-    return kb_fields_check(&p->fields, NAME, WHOLE, err);
-}
-
 kb_status kb_program_read(const void *bytes, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                           bool callbacks, kb_kernel *kernel, kb_error *err)
 {
     *kernel = (kb_kernel){.free_owner = free_contents};
-    memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
-    kb_arena *arena = kb_arena_new();
     program p = {
-        .fields = {.from = kb_reader_of(bytes, size), .arena = arena},
+        .fields = {.from = kb_reader_of(bytes, size),
+                   .what = "a kernel's program",
+                   .whole = "of another version of kernbridge"},
         .kernel = kernel,
         .callbacks = callbacks,
     };
-    kernel->owner = p.contents = kb_arena_take(arena, 1, sizeof *p.contents);
-    if (!p.contents) {
-        kb_arena_free(arena);
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read a kernel's program");
-    }
-    p.contents->arena = arena;
-    kb_status s = read_all(&p, err);
-    if (s == KB_OK)
-        kernel->bytes = kb_arena_bytes(arena);
-    else
+    kb_status s = kb_fields_begin(&p.fields, KB_PROGRAM_MAGIC, KB_PROGRAM_VERSION, digest,
+                                  sizeof *p.contents, kernel, err);
+    if (s != KB_OK)
+        return s;
+    p.contents = kernel->owner;
+    p.contents->arena = p.fields.arena;
+    kernel->name = kb_fields_text(&p.fields);
+    kernel->source = kb_fields_text(&p.fields);
+    kb_fields_buffers(&p.fields, kernel);
+    read_functions(&p, err);
+    read_steps(&p);
+    kernel->bytes = kb_arena_bytes(p.fields.arena);
+    s = kb_fields_check(&p.fields, err);
+    if (s != KB_OK)
         free_contents(p.contents);
     return s;
 }

@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char NAME[] = "the library of a kernel";
-static const char WHOLE[] = "belongs to another kernel";
-
 typedef struct carried {
     kb_fields fields;
     kb_kernel kernel;
@@ -62,7 +59,7 @@ static kb_status read_fields(carried *c, kb_error *err)
     read_values(c);
     c->library = kb_fields_bytes(f);
     kb_fields_expect(f, f->from.left == 0, "its end");
-    return kb_fields_check(f, NAME, WHOLE, err);
+    return kb_fields_check(f, err);
 }
 
 kb_status kb_library_open(const kb_xla_bytes *bytes, void **library, kb_error *err)
@@ -105,7 +102,7 @@ static kb_status find_function(const carried *c, kb_source_step *step, kb_error 
             return KB_OK;
         }
     if (s == KB_OK)
-        return kb_fields_refuse(NAME, WHOLE, "what it defines", err);
+        return kb_fields_refuse(&c->fields, "what it defines", err);
     kb_error_append(err, " (in %s, which the program carries)", c->kernel.name);
     return s == KB_RESOURCE_EXHAUSTED ? s : (err->status = KB_FAILED_PRECONDITION);
 }
@@ -133,13 +130,13 @@ kb_status kb_library_register(const void *bytes, size_t size, const uint8_t dige
                               const void *local, bool *inserted, kb_error *err)
 {
     *inserted = false;
-    carried c = {.fields = {.from = kb_reader_of(bytes, size)}};
-    memcpy(c.kernel.digest, digest, KB_DIGEST_SIZE);
+    carried c = {.fields = {.from = kb_reader_of(bytes, size),
+                            .what = "the library of a kernel",
+                            .whole = "belongs to another kernel"}};
     kb_status s =
-        kb_fields_begin(&c.fields, NAME, WHOLE, KB_LIBRARY_MAGIC, KB_LIBRARY_VERSION, digest, err);
+        kb_fields_begin(&c.fields, KB_LIBRARY_MAGIC, KB_LIBRARY_VERSION, digest, 0, &c.kernel, err);
     if (s != KB_OK)
         return s;
-    c.fields.arena = kb_arena_new();
     s = read_and_register(&c, local, inserted, err);
     kb_arena_free(c.fields.arena); /* the registry has copies */
     return s;

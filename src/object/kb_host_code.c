@@ -44,9 +44,6 @@ static void read_places(host_code *c)
     c->contents->failures = (kb_failures){.n_places = n, .places = places};
 }
 
-static const char NAME[] = "a kernel's machine code";
-static const char WHOLE[] = "belongs to another kernel";
-
 /* Reads to the end, and leaves the code itself for later. */
 static kb_status read_fields(host_code *c, kb_error *err)
 {
@@ -60,7 +57,7 @@ static kb_status read_fields(host_code *c, kb_error *err)
     read_places(c);
     c->object = kb_fields_bytes(f);
     kb_fields_expect(f, f->from.left == 0, "its end");
-    return kb_fields_check(f, NAME, WHOLE, err);
+    return kb_fields_check(f, err);
 }
 
 static kb_status place_code(host_code *c, kb_error *err)
@@ -72,7 +69,7 @@ static kb_status place_code(host_code *c, kb_error *err)
         return s;
     void *entry = kb_object_find(own->object, KB_HOST_CODE_ENTRY);
     if (!entry)
-        return kb_fields_refuse(NAME, WHOLE, "its entry", err);
+        return kb_fields_refuse(&c->fields, "its entry", err);
     own->step = (kb_step){
         .kind = KB_STEP_HOST,
         .host = {.entry = (kb_numba_entry *)(uintptr_t)entry,
@@ -95,25 +92,23 @@ kb_status kb_host_code_read(const void *bytes, size_t size, const uint8_t digest
                             const kb_host_step *step, kb_kernel *kernel, kb_error *err)
 {
     *kernel = (kb_kernel){.free_owner = free_contents};
-    memcpy(kernel->digest, digest, KB_DIGEST_SIZE);
-    host_code c = {.fields = {.from = kb_reader_of(bytes, size)}, .kernel = kernel};
-    kb_status s = kb_fields_begin(&c.fields, NAME, WHOLE, KB_HOST_CODE_MAGIC, KB_HOST_CODE_VERSION,
-                                  digest, err);
+    host_code c = {
+        .fields = {.from = kb_reader_of(bytes, size),
+                   .what = "a kernel's machine code",
+                   .whole = "belongs to another kernel"},
+        .kernel = kernel,
+    };
+    kb_status s = kb_fields_begin(&c.fields, KB_HOST_CODE_MAGIC, KB_HOST_CODE_VERSION, digest,
+                                  sizeof *c.contents, kernel, err);
     if (s != KB_OK)
         return s;
-    kb_arena *arena = kb_arena_new();
-    c.contents = kb_arena_take(arena, 1, sizeof *c.contents);
-    if (!c.contents) {
-        kb_arena_free(arena);
-        return kb_error_set(err, KB_RESOURCE_EXHAUSTED, "no memory to read %s", NAME);
-    }
-    c.contents->arena = c.fields.arena = arena;
-    kernel->owner = c.contents;
+    c.contents = kernel->owner;
+    c.contents->arena = c.fields.arena;
     s = read_fields(&c, err);
     if (s == KB_OK && step) {
         c.contents->step = (kb_step){.kind = KB_STEP_HOST, .host = *step};
         kernel->plan = (kb_plan){.n_steps = 1, .steps = &c.contents->step};
-        kernel->bytes = kb_arena_bytes(arena);
+        kernel->bytes = kb_arena_bytes(c.fields.arena);
     } else if (s == KB_OK) {
         s = place_code(&c, err);
     }

@@ -45,7 +45,10 @@ static void begin(scene *s, size_t without)
     if (!s->block)
         abort();
     memcpy(s->block, written, s->size);
-    s->fields = (kb_fields){.from = kb_reader_of(s->block, s->size), .arena = kb_arena_new()};
+    s->fields = (kb_fields){.from = kb_reader_of(s->block, s->size),
+                            .what = "this",
+                            .whole = "is that",
+                            .arena = kb_arena_new()};
     if (!s->fields.arena)
         abort();
     n_written = 0;
@@ -63,12 +66,12 @@ static void check(const scene *s, const char *wrong)
     kb_error err;
     char message[160];
     if (!wrong) {
-        CHECK_INT(kb_fields_check(&s->fields, "this", "is that", &err), KB_OK);
+        CHECK_INT(kb_fields_check(&s->fields, &err), KB_OK);
         CHECK_INT(s->fields.from.left, 0);
         return;
     }
     snprintf(message, sizeof message, "this is damaged, or is that: the check of %s failed", wrong);
-    CHECK_INT(kb_fields_check(&s->fields, "this", "is that", &err), KB_INVALID_ARGUMENT);
+    CHECK_INT(kb_fields_check(&s->fields, &err), KB_INVALID_ARGUMENT);
     CHECK_INT(err.status, KB_INVALID_ARGUMENT);
     CHECK_TEXT(err.message, message);
 }
@@ -76,7 +79,7 @@ static void check(const scene *s, const char *wrong)
 static void check_no_memory(const scene *s)
 {
     kb_error err;
-    CHECK_INT(kb_fields_check(&s->fields, "this", "is that", &err), KB_RESOURCE_EXHAUSTED);
+    CHECK_INT(kb_fields_check(&s->fields, &err), KB_RESOURCE_EXHAUSTED);
     CHECK_INT(err.status, KB_RESOURCE_EXHAUSTED);
     CHECK_TEXT(err.message, "no memory to read this");
 }
