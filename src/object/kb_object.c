@@ -148,7 +148,6 @@ struct kb_object {
 typedef struct placing {
     elf file;
     kb_object_resolver *resolve;
-    kb_object *object; /* made at the end */
     uint8_t *memory;
     size_t *offsets;         /* of the sections in the mapping, or NOWHERE */
     size_t begin[PARTS + 1]; /* of the parts in the mapping, and its size */
@@ -367,43 +366,34 @@ static kb_status read_tables(placing *p, kb_error *err)
     return p->offsets ? KB_OK : no_memory(&p->file, err);
 }
 
-/* The object owns the mapping, the symbols and their names. */
-static kb_status finish(placing *p, kb_error *err)
-{
-    p->object = calloc(1, sizeof *p->object);
-    if (!p->object)
-        return no_memory(&p->file, err);
-    *p->object = (kb_object){
-        .memory = p->memory,
-        .size = p->begin[PARTS],
-        .size_of_variables = p->begin[PARTS] - p->begin[VARIABLES],
-        .symbols = p->file.symbols,
-        .n_symbols = p->file.n_symbols,
-        .names = p->file.names,
-    };
-    return KB_OK;
-}
-
 kb_status kb_object_load(const void *bytes, size_t size, const char *what,
                          kb_object_resolver *resolve, kb_object **object, kb_error *err)
 {
     static kb_status (*const steps[])(placing *, kb_error *) = {
-        read_tables, lay_out, place_sections, resolve_symbols, relocate_sections, protect, finish,
+        read_tables, lay_out, place_sections, resolve_symbols, relocate_sections, protect,
     };
     placing p = {.file = {.bytes = bytes, .size = size, .what = what}, .resolve = resolve};
+    kb_object *o = calloc(1, sizeof *o);
+    if (!o)
+        return no_memory(&p.file, err);
     kb_status status = KB_OK;
     for (size_t i = 0; status == KB_OK && i < sizeof steps / sizeof *steps; i++)
         status = steps[i](&p, err);
     free(p.file.sections);
     free(p.offsets);
-    if (status == KB_OK) {
-        *object = p.object;
-        return KB_OK;
-    }
-    if (p.memory)
-        (void)munmap(p.memory, p.begin[PARTS]);
-    free(p.file.symbols);
-    free(p.file.names);
+    /* The object owns what there is, also after a failure. */
+    *o = (kb_object){
+        .memory = p.memory,
+        .size = p.begin[PARTS],
+        .size_of_variables = p.begin[PARTS] - p.begin[VARIABLES],
+        .symbols = p.file.symbols,
+        .n_symbols = p.file.n_symbols,
+        .names = p.file.names,
+    };
+    if (status == KB_OK)
+        *object = o;
+    else
+        kb_object_free(o);
     return status;
 }
 
@@ -464,7 +454,8 @@ void kb_object_free(kb_object *object)
 {
     if (!object)
         return;
-    (void)munmap(object->memory, object->size);
+    if (object->memory)
+        (void)munmap(object->memory, object->size);
     free(object->symbols);
     free(object->names);
     free(object);
