@@ -14,9 +14,9 @@
 #include <string.h>
 
 static kb_registry registry = KB_REGISTRY_NEW;
-static _Atomic(kb_handler_resolver *) resolver;
-static _Atomic(const kb_handler_format *) formats;
-static _Atomic(kb_carried_code) carried_code;
+_Atomic(kb_handler_resolver *) kb_handler_resolve;
+_Atomic(const kb_handler_format *) kb_handler_formats;
+_Atomic(kb_carried_code) kb_handler_carried_code;
 
 kb_registry *kb_handler_registry(void)
 {
@@ -29,21 +29,6 @@ kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error 
     if (!*inserted && kernel->owner)
         kernel->free_owner(kernel->owner);
     return s;
-}
-
-void kb_handler_set_resolver(kb_handler_resolver *fn)
-{
-    atomic_store(&resolver, fn);
-}
-
-void kb_handler_set_formats(const kb_handler_format *given)
-{
-    atomic_store(&formats, given);
-}
-
-void kb_handler_set_carried_code(kb_carried_code what)
-{
-    atomic_store(&carried_code, what);
 }
 
 /* XLA asks for metadata at registration, through an extension, and takes API versions from 0.1 up
@@ -154,7 +139,7 @@ static const kb_xla_bytes *find_origin(const kb_xla_frame *frame)
 
 static kb_status resolve(const kb_xla_frame *frame, const uint8_t *digest, kb_error *err)
 {
-    kb_handler_resolver *fn = atomic_load(&resolver);
+    kb_handler_resolver *fn = atomic_load(&kb_handler_resolve);
     const kb_xla_bytes *origin = find_origin(frame);
     if (!fn || !origin)
         return refuse_unregistered(err);
@@ -172,7 +157,7 @@ static kb_status check_carried(const kb_xla_frame *frame, kb_error *err)
 {
     if (!KB_ATTRS_FIND(&frame->attrs, "program", KB_XLA_ATTR_ARRAY))
         return KB_NOT_FOUND;
-    switch (atomic_load(&carried_code)) {
+    switch (atomic_load(&kb_handler_carried_code)) {
     case KB_CARRIED_RUN:
         return KB_OK;
     case KB_CARRIED_RECOMPILE:
@@ -201,7 +186,7 @@ static kb_status load_carried(const kb_xla_frame *frame, const uint8_t *digest, 
     if (program->dtype != KB_DTYPE_U8)
         return kb_error_set(err, KB_INVALID_ARGUMENT,
                             "a kernel's program is not an array of bytes");
-    const kb_handler_format *format = atomic_load(&formats);
+    const kb_handler_format *format = atomic_load(&kb_handler_formats);
     for (; format && format->magic; format++) {
         size_t size = strlen(format->magic);
         bool inserted;

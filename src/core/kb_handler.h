@@ -34,7 +34,7 @@ kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error 
 typedef kb_status kb_handler_resolver(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes origin,
                                       kb_error *err);
 
-void kb_handler_set_resolver(kb_handler_resolver *fn);
+extern _Atomic(kb_handler_resolver *) kb_handler_resolve;
 
 /* A format of programs, and what registers the kernel of one; `*inserted`: whether it is new.
  * `local` is NULL for a program that a call carries; for its own, this process adds what the format
@@ -48,8 +48,8 @@ typedef struct kb_handler_format {
     kb_handler_loader *load;
 } kb_handler_format;
 
-/* Those that calls of every target may carry. Set when the process begins; not copied. */
-void kb_handler_set_formats(const kb_handler_format *given);
+/* Those that calls of every target may carry. Set when the process begins. */
+extern _Atomic(const kb_handler_format *) kb_handler_formats;
 
 /* What happens to code that a call carries, where this process has no kernel of its digest. */
 typedef enum kb_carried_code {
@@ -58,7 +58,7 @@ typedef enum kb_carried_code {
     KB_CARRIED_REFUSE,    /* the call is refused */
 } kb_carried_code;
 
-void kb_handler_set_carried_code(kb_carried_code what);
+extern _Atomic(kb_carried_code) kb_handler_carried_code;
 
 /* What the stages of a target are made of. */
 

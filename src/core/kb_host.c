@@ -13,19 +13,14 @@ _Static_assert(offsetof(kb_xla_buffer, dtype) == 16 && offsetof(kb_xla_buffer, d
                    offsetof(kb_xla_buffer, rank) == 32 && offsetof(kb_xla_buffer, dims) == 40,
                "entries know the layout of an array");
 
-static _Atomic(kb_host_decoder *) decoder;
-static _Atomic(kb_failures_writer *) writer; /* NULL without Python */
-static atomic_int num_threads;
+_Atomic(kb_host_decoder *) kb_host_decode;
+_Atomic(kb_failures_writer *) kb_failures_write;
+_Atomic(int) kb_host_num_threads;
 static pthread_mutex_t exclusive_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic(int (*)(void)) get_pool_threads;
 static _Atomic(void (*)(int)) set_pool_threads;
 static atomic_bool pool_is_exclusive;
-
-void kb_host_set_decoder(kb_host_decoder *fn)
-{
-    atomic_store(&decoder, fn);
-}
 
 void kb_host_set_threading(int (*get_num_threads)(void), void (*set_num_threads)(int),
                            bool exclusive)
@@ -35,20 +30,10 @@ void kb_host_set_threading(int (*get_num_threads)(void), void (*set_num_threads)
     atomic_store(&pool_is_exclusive, exclusive);
 }
 
-void kb_host_set_num_threads(int n)
-{
-    atomic_store(&num_threads, n);
-}
-
-int kb_host_num_threads(void)
-{
-    return atomic_load(&num_threads);
-}
-
 static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, void **exception,
                                      const kb_frame *frame)
 {
-    int chosen = atomic_load_explicit(&num_threads, memory_order_relaxed);
+    int chosen = atomic_load_explicit(&kb_host_num_threads, memory_order_relaxed);
     int wanted = chosen > 0 ? chosen : step->num_threads;
     int (*get)(void) = atomic_load(&get_pool_threads);
     void (*set)(int) = atomic_load(&set_pool_threads);
@@ -66,16 +51,6 @@ static KB_COLD int32_t call_parallel(const kb_host_step *step, void **result, vo
     return status;
 }
 
-void kb_failures_set_writer(kb_failures_writer *fn)
-{
-    atomic_store(&writer, fn);
-}
-
-kb_failures_writer *kb_failures_get_writer(void)
-{
-    return atomic_load(&writer);
-}
-
 static void append_without_values(const char *text, kb_error *err)
 {
     while (*text) {
@@ -90,7 +65,7 @@ static void append_without_values(const char *text, kb_error *err)
 static void append_message(kb_numba_exception *record, kb_error *err)
 {
     char message[KB_ERROR_CAPACITY];
-    kb_failures_writer *write = kb_failures_get_writer();
+    kb_failures_writer *write = atomic_load(&kb_failures_write);
     if (record->dynamic <= 0) {
         kb_error_append(err, "%s", record->pickle);
         return;
@@ -128,7 +103,7 @@ static KB_COLD kb_status describe_failure(const kb_host_step *step, const kb_fra
                                           int32_t status, void *exception, kb_error *err)
 {
     const char *source = frame->kernel->source;
-    kb_host_decoder *decode = atomic_load(&decoder);
+    kb_host_decoder *decode = atomic_load(&kb_host_decode);
     kb_error_set(err, KB_INTERNAL, "%s: ", frame->kernel->name);
     size_t length = strlen(err->message);
     if (step->failures)

@@ -20,7 +20,7 @@ typedef void kb_host_decoder(int32_t status, void *exception, const char *source
                              size_t capacity);
 
 /* Until one is set, messages hold the status alone. The decoder stays for the process's life. */
-void kb_host_set_decoder(kb_host_decoder *fn);
+extern _Atomic(kb_host_decoder *) kb_host_decode;
 
 /* How kernels with Numba's `parallel=True` run; called before the first. The number of threads is
  * per thread in Numba, so it is set around each call and put back. `exclusive`: one at a time,
@@ -29,8 +29,7 @@ void kb_host_set_threading(int (*get_num_threads)(void), void (*set_num_threads)
                            bool exclusive);
 
 /* Threads of every parallel kernel from the next call on; 0: each kernel's own number. */
-void kb_host_set_num_threads(int n);
-int kb_host_num_threads(void);
+extern _Atomic(int) kb_host_num_threads;
 
 /* The exceptions of native code that came without the compiler that made it: their texts are in
  * the code, and the lines where they happen in a table beside it. */
@@ -63,8 +62,7 @@ void kb_failures_describe(const kb_failures *failures, int32_t status, kb_numba_
  * False if Python has ended. */
 typedef bool kb_failures_writer(kb_numba_exception *record, char *text, size_t capacity);
 
-/* Set by the extension module, before any code is loaded. */
-void kb_failures_set_writer(kb_failures_writer *fn);
-kb_failures_writer *kb_failures_get_writer(void);
+/* Set by the extension module, before any code is loaded; NULL without Python. */
+extern _Atomic(kb_failures_writer *) kb_failures_write;
 
 #endif

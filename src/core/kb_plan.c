@@ -6,18 +6,8 @@
 
 #include <stdatomic.h>
 
-static _Atomic(kb_step_runner *) runners[KB_STEP_KINDS];
-static _Atomic(kb_step_concurrency *) concurrencies[KB_STEP_KINDS];
-
-void kb_plan_set_runner(kb_step_kind kind, kb_step_runner *runner)
-{
-    atomic_store(&runners[kind], runner);
-}
-
-void kb_plan_set_concurrency(kb_step_kind kind, kb_step_concurrency *concurrency)
-{
-    atomic_store(&concurrencies[kind], concurrency);
-}
+_Atomic(kb_step_runner *) kb_plan_runners[KB_STEP_KINDS];
+_Atomic(kb_step_concurrency *) kb_plan_concurrencies[KB_STEP_KINDS];
 
 kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame)
 {
@@ -27,7 +17,7 @@ kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame)
         return step->host.concurrent ? KB_CONCURRENT : KB_CONCURRENT_IF_TOLD;
     kb_step_concurrency *of_kind =
         step->kind < KB_STEP_KINDS
-            ? atomic_load_explicit(&concurrencies[step->kind], memory_order_acquire)
+            ? atomic_load_explicit(&kb_plan_concurrencies[step->kind], memory_order_acquire)
             : NULL;
     return of_kind ? of_kind(step->other, frame) : KB_CONCURRENT_NEVER;
 }
@@ -37,12 +27,13 @@ kb_status kb_plan_step(const kb_step *step, const kb_frame *frame, kb_error *err
     if (KB_LIKELY(step->kind == KB_STEP_HOST)) {
         kb_status s = KB_OK;
         if (!KB_LIKELY(__atomic_load_n(&step->host.handle, __ATOMIC_RELAXED) == 0))
-            s = atomic_load(&runners[KB_STEP_CALLBACK])(&step->host.handle, frame, err);
+            s = atomic_load(&kb_plan_runners[KB_STEP_CALLBACK])(&step->host.handle, frame, err);
         return KB_LIKELY(s == KB_OK) ? kb_host_run(&step->host, frame, err) : s;
     }
-    kb_step_runner *run = step->kind < KB_STEP_KINDS
-                              ? atomic_load_explicit(&runners[step->kind], memory_order_acquire)
-                              : NULL;
+    kb_step_runner *run =
+        step->kind < KB_STEP_KINDS
+            ? atomic_load_explicit(&kb_plan_runners[step->kind], memory_order_acquire)
+            : NULL;
     if (!run)
         return kb_error_set(err, KB_INTERNAL, "a plan holds a step of kind %d, which nothing runs",
                             (int)step->kind);

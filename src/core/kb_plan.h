@@ -19,13 +19,13 @@ typedef enum kb_concurrency {
 /* What runs the steps of one kind other than KB_STEP_HOST; `step` is their `other`. */
 typedef kb_status kb_step_runner(const void *step, const kb_frame *frame, kb_error *err);
 
-/* Set before the first plan with such a step is registered. */
-void kb_plan_set_runner(kb_step_kind kind, kb_step_runner *runner);
+/* By kind; set before the first plan with such a step is registered. */
+extern _Atomic(kb_step_runner *) kb_plan_runners[KB_STEP_KINDS];
 
-/* Whether steps of that kind may; unless it is set, they never may. */
+/* Whether steps of that kind may; where there is none, they never may. */
 typedef kb_concurrency kb_step_concurrency(const void *step, const kb_frame *frame);
 
-void kb_plan_set_concurrency(kb_step_kind kind, kb_step_concurrency *concurrency);
+extern _Atomic(kb_step_concurrency *) kb_plan_concurrencies[KB_STEP_KINDS];
 
 kb_concurrency kb_plan_concurrency(const kb_step *step, const kb_frame *frame);
 

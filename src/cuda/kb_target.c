@@ -19,9 +19,9 @@ kb_status kb_target_register(const void *program, size_t size, const uint8_t dig
                              const void *local, bool *inserted, kb_error *err)
 {
     *inserted = false;
-    kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
-    kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
-    kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
+    kb_plan_runners[KB_STEP_LAUNCH] = kb_launch_run;
+    kb_plan_runners[KB_STEP_FILL] = kb_fill_run;
+    kb_plan_runners[KB_STEP_COPY] = kb_copy_run;
     kb_kernel kernel;
     kb_status s = kb_program_read(program, size, digest, local != NULL, &kernel, err);
     return s == KB_OK ? kb_handler_register(&kernel, inserted, err) : s;

@@ -246,8 +246,8 @@ typedef struct owned {
 kb_status kb_source_plan(const kb_source_step *step, const size_t *sizes, kb_kernel *kernel,
                          kb_step *plan_step, kb_error *err)
 {
-    kb_plan_set_runner(KB_STEP_SOURCE, kb_source_run);
-    kb_plan_set_concurrency(KB_STEP_SOURCE, concurrency);
+    kb_plan_runners[KB_STEP_SOURCE] = kb_source_run;
+    kb_plan_concurrencies[KB_STEP_SOURCE] = concurrency;
     size_t slots = (size_t)step->n_attributes * KB_ATTRIBUTE_SIZE_MAX;
     size_t head = sizeof(owned) + step->n_attributes * sizeof(void *);
     head = (head + KB_ATTRIBUTE_SIZE_MAX - 1) / KB_ATTRIBUTE_SIZE_MAX * KB_ATTRIBUTE_SIZE_MAX;

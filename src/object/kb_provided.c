@@ -170,7 +170,7 @@ void *kb_provided_find(const char *name)
         return own;
     if (strncmp(name, "kb_Py", 5) == 0 &&
         is_among(name + 5, PYTHON, sizeof PYTHON / sizeof *PYTHON)) {
-        void *found = kb_failures_get_writer() ? dlsym(RTLD_DEFAULT, name + 3) : NULL;
+        void *found = kb_failures_write ? dlsym(RTLD_DEFAULT, name + 3) : NULL;
         return found ? found : (void *)(uintptr_t)make_nothing;
     }
     return kb_provided_of_c(name);

@@ -248,7 +248,7 @@ static PyObject *set_decoder(PyObject *Py_UNUSED(self), PyObject *args)
         keep(&describe_exception, callable) != 0)
         return NULL;
     numba_free = (void (*)(void *))(uintptr_t)address;
-    kb_host_set_decoder(decode);
+    kb_host_decode = decode;
     Py_RETURN_NONE;
 }
 
@@ -257,7 +257,7 @@ static PyObject *set_resolver(PyObject *Py_UNUSED(self), PyObject *callable)
 {
     if (keep(&resolve_kernel, callable) != 0)
         return NULL;
-    kb_handler_set_resolver(resolve);
+    kb_handler_resolve = resolve;
     Py_RETURN_NONE;
 }
 
@@ -267,7 +267,7 @@ static PyObject *set_caller(PyObject *Py_UNUSED(self), PyObject *callable)
 {
     if (keep(&call_function, callable) != 0)
         return NULL;
-    kb_plan_set_runner(KB_STEP_CALLBACK, run_callback);
+    kb_plan_runners[KB_STEP_CALLBACK] = run_callback;
     Py_RETURN_NONE;
 }
 
@@ -280,7 +280,7 @@ static PyMethodDef methods[] = {
 
 int kb_python_add_callbacks(PyObject *module)
 {
-    kb_failures_set_writer(write_values);
+    kb_failures_write = write_values;
     kb_running_watch_faults();
     return PyModule_AddFunctions(module, methods);
 }

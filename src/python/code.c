@@ -90,7 +90,7 @@ static PyObject *set_carried_code(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     if (what < KB_CARRIED_RUN || what > KB_CARRIED_REFUSE)
         return PyErr_Format(PyExc_ValueError, "set_carried_code: expected 0, 1 or 2, got %d", what);
-    kb_handler_set_carried_code((kb_carried_code)what);
+    kb_handler_carried_code = (kb_carried_code)what;
     Py_RETURN_NONE;
 }
 

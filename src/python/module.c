@@ -92,14 +92,14 @@ static PyObject *set_num_threads(PyObject *Py_UNUSED(self), PyObject *args)
     int n;
     if (!PyArg_ParseTuple(args, "i:set_num_threads", &n))
         return NULL;
-    kb_host_set_num_threads(n);
+    kb_host_num_threads = n;
     Py_RETURN_NONE;
 }
 
 /* What set_num_threads was given last, or 0. */
 static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    return PyLong_FromLong(kb_host_num_threads());
+    return PyLong_FromLong(kb_host_num_threads);
 }
 
 /* How often the core entered Python so far. */

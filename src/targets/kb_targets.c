@@ -41,7 +41,7 @@ void kb_targets_begin(void)
         {KB_PROGRAM_MAGIC, kb_target_register},
         {NULL, NULL},
     };
-    kb_handler_set_formats(formats);
+    kb_handler_formats = formats;
     for (const kb_extension *const *e = kb_extensions; *e; e++)
         if ((*e)->begin)
             (*e)->begin();

@@ -21,9 +21,9 @@ const kb_driver *gpu_start(void)
         fprintf(stderr, "%s\n", err.message);
         abort();
     }
-    kb_plan_set_runner(KB_STEP_LAUNCH, kb_launch_run);
-    kb_plan_set_runner(KB_STEP_FILL, kb_fill_run);
-    kb_plan_set_runner(KB_STEP_COPY, kb_copy_run);
+    kb_plan_runners[KB_STEP_LAUNCH] = kb_launch_run;
+    kb_plan_runners[KB_STEP_FILL] = kb_fill_run;
+    kb_plan_runners[KB_STEP_COPY] = kb_copy_run;
     shared_stream = fake_cuda_stream_create(0);
     gpu_use_device(0);
     return cu;

@@ -31,7 +31,7 @@ void target_call_init(target_call *c, uint64_t id, const program_text *program)
     if (program) {
         static const kb_handler_format formats[] = {{KB_PROGRAM_MAGIC, kb_target_register},
                                                     {NULL, NULL}};
-        kb_handler_set_formats(formats);
+        kb_handler_formats = formats;
         size_t size;
         uint8_t *bytes = program_write(program, c->digest, &size);
         fake_attr_array(&c->f, "program", KB_DTYPE_U8, size, bytes, size);

@@ -135,7 +135,7 @@ static void test_instantiate(void)
 {
     enum { INJECTED = 40, NOT_INJECTED = 41 };
     sample_init(&offered, 1, sample_record);
-    kb_handler_set_resolver(resolve);
+    kb_handler_resolve = resolve;
     long injected = 0;
     for (long n = 1; n < 100; n++) {
         int status = 0;

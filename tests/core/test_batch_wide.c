@@ -191,7 +191,7 @@ static void test_one_slice(void)
     static const int numbers[] = {1, 2, 7, 33, SAMPLE_BUFFERS};
     static const int64_t dims[] = {1, 1, 1};
     static char memory[4];
-    kb_plan_set_runner(KB_STEP_COPY, read_strides);
+    kb_plan_runners[KB_STEP_COPY] = read_strides;
     for (int n_levels = 1; n_levels <= 2; n_levels++)
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
             const kb_step step = {.kind = KB_STEP_COPY, .wide = true, .other = "w"};
@@ -218,7 +218,7 @@ static void test_one_slice(void)
             CHECK_INT(wide.n_calls, 1);
             fake_frame_free(&f);
         }
-    kb_plan_set_runner(KB_STEP_COPY, run_wide);
+    kb_plan_runners[KB_STEP_COPY] = run_wide;
 }
 
 static void test_no_batch(void)
@@ -286,8 +286,8 @@ static void test_failure(void)
 
 int main(void)
 {
-    kb_plan_set_runner(KB_STEP_FILL, run_narrow);
-    kb_plan_set_runner(KB_STEP_COPY, run_wide);
+    kb_plan_runners[KB_STEP_FILL] = run_narrow;
+    kb_plan_runners[KB_STEP_COPY] = run_wide;
     test_all_levels();
     test_ties();
     test_one_slice();

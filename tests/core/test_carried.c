@@ -93,7 +93,7 @@ static void test_code_that_does_not_run(void)
 
 static void test_recompile(void)
 {
-    kb_handler_set_carried_code(KB_CARRIED_RECOMPILE);
+    kb_handler_carried_code = KB_CARRIED_RECOMPILE;
     load_status = resolve_status = KB_OK;
     instantiate(true, true, (expected){0, 0, 1, ""});
     instantiate(true, false, (expected){0, 0, 1, ""});
@@ -105,21 +105,21 @@ static void test_recompile(void)
 
 static void test_refuse(void)
 {
-    kb_handler_set_carried_code(KB_CARRIED_REFUSE);
+    kb_handler_carried_code = KB_CARRIED_REFUSE;
     load_status = resolve_status = KB_OK;
     for (int origin = 0; origin < 2; origin++)
         instantiate(origin, true,
                     (expected){KB_FAILED_PRECONDITION, 0, 0, "set_exported_code(\"refuse\")"});
     instantiate(true, false, (expected){0, 0, 1, ""}); /* it carries no code */
-    kb_handler_set_carried_code(KB_CARRIED_RUN);
+    kb_handler_carried_code = KB_CARRIED_RUN;
 }
 
 int main(void)
 {
     const kb_handler_format formats[] = {
         {"KBYX", NULL}, {"KBXX", load}, {"KBXX", NULL}, {NULL, NULL}};
-    kb_handler_set_formats(formats);
-    kb_handler_set_resolver(resolve);
+    kb_handler_formats = formats;
+    kb_handler_resolve = resolve;
     test_run();
     test_code_that_does_not_run();
     test_recompile();

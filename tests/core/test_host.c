@@ -70,7 +70,7 @@ static void test_decoder(void)
         int32_t status;
         void *exception;
     } cases[] = {{KB_NUMBA_USER_EXCEPTION, &record}, {KB_NUMBA_PYTHON_EXCEPTION, NULL}, {-2, NULL}};
-    kb_host_set_decoder(decode);
+    kb_host_decode = decode;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sample s;
         kb_error err;
@@ -91,7 +91,7 @@ static void test_decoder(void)
         CHECK_INT(strncmp(err.message, "op1: ddd", 8), 0);
         CHECK_INT(strlen(err.message), KB_ERROR_CAPACITY - 1);
     }
-    kb_host_set_decoder(NULL);
+    kb_host_decode = NULL;
 }
 
 static void test_long_name(void)
@@ -105,11 +105,11 @@ static void test_long_name(void)
     sample_recorder_reset(&s.kernel);
     recorder.fail_at = 0;
     recorder.status = 3;
-    kb_host_set_decoder(decode);
+    kb_host_decode = decode;
     CHECK_INT(run_bare(&s, &err), KB_INTERNAL);
     CHECK_INT(strlen(err.message), KB_ERROR_CAPACITY - 1);
     CHECK_INT(decoded.capacity, 1);
-    kb_host_set_decoder(NULL);
+    kb_host_decode = NULL;
 }
 
 /* 40 arrays of rank 4, and a scalar. */
@@ -202,19 +202,19 @@ static void test_thread_counts(void)
     }
     call_parallel(false, 4);
     CHECK_INT(seen_threads, 11);
-    CHECK_INT(kb_host_num_threads(), 0);
-    kb_host_set_num_threads(1);
+    CHECK_INT(kb_host_num_threads, 0);
+    kb_host_num_threads = 1;
     call_parallel(true, 4);
     CHECK_INT(seen_threads, 1);
-    kb_host_set_num_threads(2);
-    CHECK_INT(kb_host_num_threads(), 2);
+    kb_host_num_threads = 2;
+    CHECK_INT(kb_host_num_threads, 2);
     call_parallel(true, 4);
     CHECK_INT(seen_threads, 2);
     call_parallel(true, 0);
     CHECK_INT(seen_threads, 2);
     call_parallel(false, 0);
     CHECK_INT(seen_threads, 11);
-    kb_host_set_num_threads(0);
+    kb_host_num_threads = 0;
     call_parallel(true, 4);
     CHECK_INT(seen_threads, 4);
 }

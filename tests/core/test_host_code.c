@@ -118,7 +118,7 @@ static void test_calls(void)
     host_code_init(&t);
     if (!CHECK_INT(read_text(&t, &k), KB_OK))
         return;
-    kb_host_set_decoder(never);
+    kb_host_decode = never;
     CHECK_INT(call(&k, 1, y), KB_OK);
     CHECK(y[0] == exp(0.5) + 1 && y[1] == exp(1) + 1);
     const struct {
@@ -135,7 +135,7 @@ static void test_calls(void)
         CHECK_INT(call(&k, failures[i].x, y), KB_INTERNAL);
         CHECK_TEXT(err.message, failures[i].text);
     }
-    kb_host_set_decoder(NULL);
+    kb_host_decode = NULL;
     k.free_owner(k.owner);
 }
 
@@ -221,7 +221,7 @@ static void test_values(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int dynamic = 1; dynamic < 3; dynamic++)
             describe(cases[i].pickle, dynamic, 1, cases[i].text);
-    kb_failures_set_writer(write_message);
+    kb_failures_write = write_message;
     describe("E: \0010s\0at p", 1, 0, "op: E: 2%s (at p)");
     python_ended = true;
     describe("E: \0010s\0at p", 1, 0, "op: E: ... (at p)");
@@ -232,7 +232,7 @@ static void test_values(void)
     kb_failures_describe(&(kb_failures){0}, 1, &constant, "op.py:1", &err);
     CHECK_TEXT(err.message, "op: \0010s (at p)");
     CHECK(written == NULL);
-    kb_failures_set_writer(NULL);
+    kb_failures_write = NULL;
 }
 
 static void damaged_is_refused(const uint8_t *bytes, size_t size, const void *owner)
@@ -440,7 +440,7 @@ static void test_load(void)
         sample_attrs(&f, &named);
         fake_attr_remove(&f, "origin");
         fake_attr_array(&f, "program", KB_DTYPE_U8, size, bytes, size);
-        kb_handler_set_formats(round ? formats : NULL);
+        kb_handler_formats = round ? formats : NULL;
         kb_xla_error *error = kb_handler_host_instantiate(&f.frame);
         CHECK((error != NULL) == (round == 0));
         fake_error_destroy(error);

@@ -286,7 +286,7 @@ static void test_calls(void)
 {
     static const kb_handler_format formats[] = {{KB_LIBRARY_MAGIC, kb_library_register},
                                                 {NULL, NULL}};
-    kb_handler_set_formats(formats);
+    kb_handler_formats = formats;
     kb_kernel named = {0};
     memcpy(named.digest, new_digest(), KB_DIGEST_SIZE);
     fake_frame f;

@@ -113,10 +113,10 @@ static void test_runners(void)
         {.kind = KB_STEP_FILL, .other = "a"}, {.kind = KB_STEP_COPY, .other = "b"}, HOST(first),
         {.kind = KB_STEP_FILL, .other = "c"}, {.kind = KB_STEP_COPY, .other = "x"}, HOST(first)};
     CHECK_INT(run(steps, 6, &err), KB_INTERNAL);
-    kb_plan_set_runner(KB_STEP_FILL, append);
+    kb_plan_runners[KB_STEP_FILL] = append;
     CHECK_INT(run(steps, 6, &err), KB_INTERNAL);
     CHECK_TEXT(order, "a");
-    kb_plan_set_runner(KB_STEP_COPY, append_twice);
+    kb_plan_runners[KB_STEP_COPY] = append_twice;
     CHECK_INT(run(steps, 4, &err), KB_OK);
     CHECK_TEXT(order, "abb1c");
     CHECK_INT(run(steps, 6, &err), KB_NOT_FOUND);
@@ -140,7 +140,7 @@ static void test_handles(void)
 {
     kb_error err;
     kb_step steps[] = {HOST(first), HOST(second)};
-    kb_plan_set_runner(KB_STEP_CALLBACK, called_before);
+    kb_plan_runners[KB_STEP_CALLBACK] = called_before;
     steps[1].host.handle = 3;
     CHECK_INT(run(steps, 2, &err), KB_OK);
     CHECK_TEXT(order, "1p2");

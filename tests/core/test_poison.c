@@ -154,7 +154,7 @@ static void test_who_writes(void)
         {KB_STEP_SOURCE, 0, nothing, "write every element"},
     };
     const kb_fill_step none = {.buffer = 1, .item_size = 1, .count = gpu_constant(0, 1)};
-    kb_plan_set_runner(KB_STEP_SOURCE, run_nothing);
+    kb_plan_runners[KB_STEP_SOURCE] = run_nothing;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (uint32_t at = 0; at < 2; at++) {
             char text[256];
@@ -176,7 +176,7 @@ static void test_who_writes(void)
             CHECK_TEXT(s.c.err.message, text);
             gpu_call_free(&s.c);
         }
-    kb_plan_set_runner(KB_STEP_SOURCE, NULL);
+    kb_plan_runners[KB_STEP_SOURCE] = NULL;
 }
 
 /* The smallest output, and one of which two elements share a byte: it is not looked at. */

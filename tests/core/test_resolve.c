@@ -63,7 +63,7 @@ static void test_without_resolver(void)
 {
     sample s;
     sample_init(&s, 1, sample_record);
-    kb_handler_set_resolver(NULL);
+    kb_handler_resolve = NULL;
     CHECK_INT(instantiate(&s.kernel, true, "not registered in this process"), KB_NOT_FOUND);
 }
 
@@ -71,7 +71,7 @@ static void test_without_origin(void)
 {
     sample s;
     sample_init(&s, 1, sample_record);
-    kb_handler_set_resolver(registers);
+    kb_handler_resolve = registers;
     CHECK_INT(instantiate(&s.kernel, false, "not registered in this process"), KB_NOT_FOUND);
     CHECK_INT(asked.calls, 0);
 }
@@ -81,7 +81,7 @@ static void test_short_origins(void)
 {
     sample s;
     sample_init(&s, 10, sample_record);
-    kb_handler_set_resolver(fails);
+    kb_handler_resolve = fails;
     for (size_t size = 0; size < 3; size++) {
         fake_frame f;
         fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
@@ -103,7 +103,7 @@ static void test_short_origins(void)
 static void test_resolver_registers(void)
 {
     sample_init(&offered, 2, sample_record);
-    kb_handler_set_resolver(registers);
+    kb_handler_resolve = registers;
     CHECK_INT(instantiate(&offered.kernel, true, ""), 0);
     CHECK_INT(asked.calls, 1);
     CHECK_INT(memcmp(asked.digest, offered.kernel.digest, KB_DIGEST_SIZE), 0);
@@ -117,7 +117,7 @@ static void test_resolver_fails(void)
 {
     sample s;
     sample_init(&s, 3, sample_record);
-    kb_handler_set_resolver(fails);
+    kb_handler_resolve = fails;
     CHECK_INT(instantiate(&s.kernel, true, "no module of that name"), KB_FAILED_PRECONDITION);
     CHECK_INT(asked.calls, 1);
 }
@@ -128,9 +128,9 @@ static void test_resolver_lies(void)
     sample s;
     sample_init(&s, 4, sample_record);
     sample_init(&offered, 5, sample_record);
-    kb_handler_set_resolver(registers);
+    kb_handler_resolve = registers;
     CHECK_INT(instantiate(&s.kernel, true, "no kernel with the key"), KB_NOT_FOUND);
-    kb_handler_set_resolver(forgets);
+    kb_handler_resolve = forgets;
     CHECK_INT(instantiate(&s.kernel, true, "no kernel with the key"), KB_NOT_FOUND);
     CHECK_INT(asked.calls, 1);
 }
@@ -143,7 +143,7 @@ static void test_collision(void)
     sample_init(&s, 6, sample_record);
     CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
     s.kernel.digest[31] ^= 1;
-    kb_handler_set_resolver(registers);
+    kb_handler_resolve = registers;
     CHECK_INT(instantiate(&s.kernel, true, "but another digest"), KB_ALREADY_EXISTS);
     CHECK_INT(asked.calls, 0);
 

@@ -168,7 +168,7 @@ static kb_status expect_slice(const void *step, const kb_frame *frame, kb_error 
 static void test_run(void)
 {
     const kb_step step = {.kind = KB_STEP_FILL, .other = &next};
-    kb_plan_set_runner(KB_STEP_FILL, expect_slice);
+    kb_plan_runners[KB_STEP_FILL] = expect_slice;
     set(MOST);
     c.frame.driver = &c; /* for a target of GPUs */
     ((kb_xla_buffer *)kb_frame_raw(&c.frame, 3))->data = NULL;

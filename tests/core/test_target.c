@@ -482,7 +482,7 @@ int main(void)
     streams[0] = fake_cuda_stream_create(0);
     streams[1] = fake_cuda_stream_create(1);
     for (kb_step_kind kind = 0; kind < KB_STEP_KINDS; kind++)
-        kb_plan_set_runner(kind, NULL); /* which gpu_start has set */
+        kb_plan_runners[kind] = NULL; /* which gpu_start has set */
     test_metadata();
     test_kinds_of_steps();
     test_program_from_call();

@@ -88,7 +88,7 @@ static void test_cpu_kernel_on_gpu(void)
 
 static void test_source(void)
 {
-    kb_plan_set_runner(KB_STEP_SOURCE, kb_source_run);
+    kb_plan_runners[KB_STEP_SOURCE] = kb_source_run;
     for (uint64_t cuda = 0; cuda < 2; cuda++) {
         const kb_source_step source = {.run = run_source, .cuda = cuda};
         const kb_step step = {.kind = KB_STEP_SOURCE, .other = &source};

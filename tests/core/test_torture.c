@@ -51,7 +51,7 @@ static kb_status compile_and_run(kb_error *err)
     const int64_t dims[] = {WIDTH};
     double x[WIDTH] = {0.5}, y[WIDTH];
     fake_frame f;
-    kb_handler_set_resolver(resolve);
+    kb_handler_resolve = resolve;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     sample_attrs(&f, &offered.kernel);
     fake_arg(&f, KB_DTYPE_F64, x, 1, dims);
@@ -149,7 +149,7 @@ static kb_status run_machine_code(kb_error *err)
     sample_digest(digest, 4);
     host_code_init(&t);
     uint8_t *bytes = host_code_write(&t, digest, &size);
-    kb_handler_set_formats(formats);
+    kb_handler_formats = formats;
     kb_status s = run_carried(digest, bytes, size, 1, y, err);
     if (s == KB_OK) {
         CHECK(y[0] == exp(0.5) + 1 && y[1] == exp(1) + 1);
@@ -170,7 +170,7 @@ static kb_status run_library(kb_error *err)
     sample_digest(digest, 5);
     library_init(&t);
     uint8_t *bytes = library_write(&t, digest, &size);
-    kb_handler_set_formats(formats);
+    kb_handler_formats = formats;
     kb_status s = run_carried(digest, bytes, size, 4, y, err);
     if (s == KB_OK)
         CHECK(y[0] == 1.25 && y[1] == 10);

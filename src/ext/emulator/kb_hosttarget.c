@@ -125,7 +125,7 @@ static const kb_target targets[] = {
 static void begin(void)
 {
     kb_hostcuda_load = kb_cuda_code_load;
-    kb_plan_set_concurrency(KB_STEP_LAUNCH, kb_hostcuda_concurrency);
+    kb_plan_concurrencies[KB_STEP_LAUNCH] = kb_hostcuda_concurrency;
 }
 
 const kb_extension kb_emulator = {
