@@ -13,19 +13,14 @@
 #include <stdbool.h>
 #include <string.h>
 
-static kb_registry registry = KB_REGISTRY_NEW;
+kb_registry kb_handler_registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Atomic(kb_handler_resolver *) kb_handler_resolve;
 _Atomic(const kb_handler_format *) kb_handler_formats;
 _Atomic(kb_carried_code) kb_handler_carried_code;
 
-kb_registry *kb_handler_registry(void)
-{
-    return &registry;
-}
-
 kb_status kb_handler_register(const kb_kernel *kernel, bool *inserted, kb_error *err)
 {
-    kb_status s = kb_registry_add(&registry, kernel, inserted, err);
+    kb_status s = kb_registry_add(&kb_handler_registry, kernel, inserted, err);
     if (!*inserted && kernel->owner)
         kernel->free_owner(kernel->owner);
     return s;
@@ -241,11 +236,11 @@ kb_status kb_handler_instantiate(const kb_xla_frame *frame, kb_error *err)
             "is damaged");
 
     const kb_kernel *kernel;
-    s = kb_registry_match(&registry, digest, &kernel, err);
+    s = kb_registry_match(&kb_handler_registry, digest, &kernel, err);
     if (s != KB_NOT_FOUND)
         return s;
     s = provide(frame, digest, err);
-    return s == KB_OK ? kb_registry_match(&registry, digest, &kernel, err) : s;
+    return s == KB_OK ? kb_registry_match(&kb_handler_registry, digest, &kernel, err) : s;
 }
 
 KB_STAGE_HANDLER(kb_handler_host_instantiate, 0, kb_handler_instantiate)
@@ -256,7 +251,7 @@ kb_status kb_handler_find(const kb_xla_frame *frame, const kb_kernel **kernel,
     *call = find_call(frame, err);
     if (!*call)
         return err->status;
-    *kernel = kb_registry_find(&registry, *(const int64_t *)(*call)->data);
+    *kernel = kb_registry_find(&kb_handler_registry, *(const int64_t *)(*call)->data);
     return KB_LIKELY(*kernel != NULL) ? KB_OK : refuse_unregistered(err);
 }
 

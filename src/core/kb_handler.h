@@ -23,7 +23,7 @@
 #include <stdbool.h>
 
 /* The registry that the handlers look into. */
-kb_registry *kb_handler_registry(void);
+extern kb_registry kb_handler_registry;
 
 /* Registers a kernel there; `*inserted`: whether it is new. The owner of one that is not is freed.
  */

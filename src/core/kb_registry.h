@@ -19,17 +19,12 @@ typedef struct kb_registry_table {
     const kb_kernel *_Atomic entries[];
 } kb_registry_table;
 
+/* An empty one is all zero but for its lock, which is initialised. */
 typedef struct kb_registry {
     _Atomic(kb_registry_table *) current; /* NULL before the first kernel */
     pthread_mutex_t lock;                 /* held by writers */
     kb_registry_stats stats;
 } kb_registry;
-
-/* What a registry is initialised with: it is empty. */
-#define KB_REGISTRY_NEW                                                                            \
-    {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
-    }
 
 /* Copies `kernel` in, unless its digest is there already (see `*inserted`).
  * KB_ALREADY_EXISTS if another digest has the same key: such a kernel cannot be distinguished. */

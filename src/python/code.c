@@ -37,7 +37,7 @@ static PyObject *watch_host_code(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     const kb_kernel *kernel;
     kb_error err;
-    if (kb_registry_match(kb_handler_registry(), digest, &kernel, &err) != KB_OK)
+    if (kb_registry_match(&kb_handler_registry, digest, &kernel, &err) != KB_OK)
         return kb_python_raise(&err);
     kb_step *step = (kb_step *)(uintptr_t)kernel->plan.steps; /* of the registry's own copy */
     __atomic_store_n(&step->host.handle, handle, __ATOMIC_RELAXED);

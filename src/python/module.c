@@ -19,7 +19,7 @@ static PyObject *kernel_name(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "O&:kernel_name", kb_python_digest, &digest))
         return NULL;
     kb_error err;
-    kb_status s = kb_registry_match(kb_handler_registry(), digest, &kernel, &err);
+    kb_status s = kb_registry_match(&kb_handler_registry, digest, &kernel, &err);
     if (s == KB_NOT_FOUND)
         Py_RETURN_NONE;
     return s == KB_OK ? kb_python_text(kernel->name) : kb_python_raise(&err);
@@ -28,7 +28,7 @@ static PyObject *kernel_name(PyObject *Py_UNUSED(self), PyObject *args)
 /* (kernels, bytes) of the process's registry. */
 static PyObject *registry_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    kb_registry_stats stats = kb_registry_count(kb_handler_registry());
+    kb_registry_stats stats = kb_registry_count(&kb_handler_registry);
     return Py_BuildValue("nn", (Py_ssize_t)stats.kernels, (Py_ssize_t)stats.bytes);
 }
 

@@ -54,8 +54,7 @@ static void register_kernels(void)
     for (int i = 0; i < KERNELS; i++) {
         kb_error err;
         bool inserted;
-        require(kb_registry_add(kb_handler_registry(), &kernels[i].kernel, &inserted, &err) ==
-                    KB_OK,
+        require(kb_registry_add(&kb_handler_registry, &kernels[i].kernel, &inserted, &err) == KB_OK,
                 "a kernel was not registered");
     }
 }

@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         counts.registered++;
         require(sealed_is_signed(bytes, size, digest, KB_DIGEST_SIZE),
                 "a library with a wrong digest");
-        require(kb_registry_match(kb_handler_registry(), digest, &kernel, &err) == KB_OK,
+        require(kb_registry_match(&kb_handler_registry, digest, &kernel, &err) == KB_OK,
                 "a kernel that is not known");
         for (uint32_t i = 0; i < kb_kernel_n_buffers(kernel); i++)
             require(kb_dtype_known(kernel->buffers[i].dtype) &&

@@ -12,7 +12,7 @@ static kb_status offer(kb_status status, const char *text, kb_error *err)
 {
     bool inserted;
     if (status == KB_OK)
-        return kb_registry_add(kb_handler_registry(), &offered.kernel, &inserted, err);
+        return kb_registry_add(&kb_handler_registry, &offered.kernel, &inserted, err);
     return kb_error_set(err, status, "%s", text);
 }
 

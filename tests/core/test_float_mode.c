@@ -73,7 +73,7 @@ static void test_handler(uint64_t mode)
     sample_init(&s, 1, look_entry);
     sample_input(&s, KB_DTYPE_F32, 0, "x");
     sample_output(&s, KB_DTYPE_F32, 0, "y");
-    CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
+    CHECK_INT(kb_registry_add(&kb_handler_registry, &s.kernel, &inserted, &err), KB_OK);
     for (int batch = 0; batch < 2; batch++) {
         fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
         fake_arg(&f, KB_DTYPE_F32, x, batch, dims);

@@ -58,10 +58,10 @@ static void register_kernel(worker *w)
     bool inserted;
     kernel_init(&s, draw(w, KERNELS));
     CHECK_INT(kb_handler_register(&s.kernel, &inserted, &err), KB_OK);
-    const kb_kernel *found = kb_registry_find(kb_handler_registry(), s.kernel.key);
+    const kb_kernel *found = kb_registry_find(&kb_handler_registry, s.kernel.key);
     if (CHECK(found != NULL))
         CHECK_TEXT(found->name, s.name);
-    CHECK(kb_registry_count(kb_handler_registry()).kernels <= KERNELS);
+    CHECK(kb_registry_count(&kb_handler_registry).kernels <= KERNELS);
 }
 
 /* One that is not registered is an error, and so is one that fails. */
@@ -73,7 +73,7 @@ static void execute(worker *w)
     kernel_init(&s, draw(w, KERNELS));
     const kb_kernel *found;
     kb_error err;
-    bool known = kb_registry_match(kb_handler_registry(), s.kernel.digest, &found, &err) == KB_OK;
+    bool known = kb_registry_match(&kb_handler_registry, s.kernel.digest, &found, &err) == KB_OK;
     float x[BATCH][SIZE], out[BATCH][SIZE] = {{0}};
     int64_t dims[] = {BATCH, SIZE}, rows = in_batch ? BATCH : 1;
     for (int64_t i = 0; i < BATCH * SIZE; i++)
@@ -200,7 +200,7 @@ static void test_all_at_once(uint64_t seed)
             CHECK(workers[i].done[which] > 0);
     }
     fake_pool_join();
-    CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, KERNELS);
+    CHECK_INT(kb_registry_count(&kb_handler_registry).kernels, KERNELS);
     CHECK_INT((long long)kb_function_count().functions, (long long)functions);
     CHECK_INT(fake_errors_alive(), 0);
 }

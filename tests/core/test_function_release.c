@@ -131,7 +131,7 @@ static void test_programs(void)
     CHECK_INT(add_program(1, &p, 0, &inserted), KB_OK);
     CHECK(inserted);
     check_count(1, 1);
-    kb_registry_stats registered = kb_registry_count(kb_handler_registry());
+    kb_registry_stats registered = kb_registry_count(&kb_handler_registry);
     size_t bytes = kb_function_count().bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         CHECK_INT(add_program(1, &p, 0, &inserted), KB_OK);
@@ -145,8 +145,8 @@ static void test_programs(void)
     }
     check_count(1, 1);
     CHECK_INT(kb_function_count().bytes, (long long)bytes);
-    CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, (long long)registered.kernels);
-    CHECK_INT(kb_registry_count(kb_handler_registry()).bytes, (long long)registered.bytes);
+    CHECK_INT(kb_registry_count(&kb_handler_registry).kernels, (long long)registered.kernels);
+    CHECK_INT(kb_registry_count(&kb_handler_registry).bytes, (long long)registered.bytes);
 }
 
 /* What a program owns counts among the bytes of the registry. */
@@ -158,9 +158,9 @@ static void test_bytes_of_programs(void)
     memset(name, 'n', sizeof name - 1);
     program_simple(&p, 5000, "large");
     p.name = name;
-    size_t before = kb_registry_count(kb_handler_registry()).bytes;
+    size_t before = kb_registry_count(&kb_handler_registry).bytes;
     CHECK_INT(add_program(5000, &p, 0, &inserted), KB_OK);
-    CHECK(kb_registry_count(kb_handler_registry()).bytes - before >= 2 * sizeof name);
+    CHECK(kb_registry_count(&kb_handler_registry).bytes - before >= 2 * sizeof name);
 }
 
 static atomic_int entered, allowed;

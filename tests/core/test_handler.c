@@ -162,8 +162,8 @@ static void add_twice(void)
 {
     kb_error err;
     bool inserted;
-    kb_registry *registry = kb_handler_registry();
-    CHECK_PTR(kb_handler_registry(), registry);
+    kb_registry *registry = &kb_handler_registry;
+    CHECK_PTR(&kb_handler_registry, registry);
     CHECK_INT(kb_registry_add(registry, &twice.kernel, &inserted, &err), KB_OK);
 }
 
@@ -204,7 +204,7 @@ static void test_failing_kernel(void)
     sample_recorder_reset(&s.kernel);
     recorder.fail_at = 0;
     recorder.status = 5;
-    CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
+    CHECK_INT(kb_registry_add(&kb_handler_registry, &s.kernel, &inserted, &err), KB_OK);
     fake_frame f;
     fake_frame_init(&f, fake_api(1), KB_XLA_STAGE_EXECUTE);
     sample_attrs(&f, &s.kernel);

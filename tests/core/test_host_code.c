@@ -446,11 +446,11 @@ static void test_load(void)
         fake_error_destroy(error);
         fake_frame_free(&f);
     }
-    const kb_kernel *k = kb_registry_find(kb_handler_registry(), kb_digest_key(own));
+    const kb_kernel *k = kb_registry_find(&kb_handler_registry, kb_digest_key(own));
     double y[2];
     if (CHECK(k != NULL))
         CHECK_INT(call(k, 2, y), KB_OK);
-    CHECK_INT(kb_registry_count(kb_handler_registry()).kernels, 1);
+    CHECK_INT(kb_registry_count(&kb_handler_registry).kernels, 1);
     inserted = true;
     CHECK_INT(kb_host_code_register(bytes, size, own, NULL, &inserted, &err), KB_OK);
     CHECK(!inserted); /* it is there already */

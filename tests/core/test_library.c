@@ -44,7 +44,7 @@ static kb_status call(const uint8_t *digest, double second, double y[2])
     fake_frame f;
     kb_frame frame;
     const kb_kernel *k = NULL;
-    if (!CHECK_INT(kb_registry_match(kb_handler_registry(), digest, &k, &err), KB_OK))
+    if (!CHECK_INT(kb_registry_match(&kb_handler_registry, digest, &k, &err), KB_OK))
         return KB_NOT_FOUND;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_EXECUTE);
     fake_arg(&f, KB_DTYPE_F64, x, 1, dims);
@@ -122,7 +122,7 @@ static void test_runs(void)
 static kb_source_function *function_of(const uint8_t *digest)
 {
     const kb_kernel *k = NULL;
-    if (!CHECK_INT(kb_registry_match(kb_handler_registry(), digest, &k, &err), KB_OK))
+    if (!CHECK_INT(kb_registry_match(&kb_handler_registry, digest, &k, &err), KB_OK))
         return NULL;
     return ((const kb_source_step *)k->plan.steps[0].other)->run;
 }

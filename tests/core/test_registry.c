@@ -11,7 +11,7 @@
 static kb_registry *open_registry(void)
 {
     static kb_registry registry;
-    registry = (kb_registry)KB_REGISTRY_NEW;
+    registry = (kb_registry){.lock = PTHREAD_MUTEX_INITIALIZER};
     return &registry;
 }
 

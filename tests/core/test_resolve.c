@@ -24,7 +24,7 @@ static kb_status registers(const uint8_t *digest, kb_xla_bytes origin, kb_error 
 {
     bool inserted;
     note(digest, origin);
-    return kb_registry_add(kb_handler_registry(), &offered.kernel, &inserted, err);
+    return kb_registry_add(&kb_handler_registry, &offered.kernel, &inserted, err);
 }
 
 static kb_status fails(const uint8_t *digest, kb_xla_bytes origin, kb_error *err)
@@ -141,7 +141,7 @@ static void test_collision(void)
     kb_error err;
     bool inserted;
     sample_init(&s, 6, sample_record);
-    CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
+    CHECK_INT(kb_registry_add(&kb_handler_registry, &s.kernel, &inserted, &err), KB_OK);
     s.kernel.digest[31] ^= 1;
     kb_handler_resolve = registers;
     CHECK_INT(instantiate(&s.kernel, true, "but another digest"), KB_ALREADY_EXISTS);
@@ -162,8 +162,8 @@ static void test_key_of_another(void)
     bool inserted;
     sample_init(&s, 8, sample_record);
     sample_init(&other, 9, sample_record);
-    CHECK_INT(kb_registry_add(kb_handler_registry(), &s.kernel, &inserted, &err), KB_OK);
-    CHECK_INT(kb_registry_add(kb_handler_registry(), &other.kernel, &inserted, &err), KB_OK);
+    CHECK_INT(kb_registry_add(&kb_handler_registry, &s.kernel, &inserted, &err), KB_OK);
+    CHECK_INT(kb_registry_add(&kb_handler_registry, &other.kernel, &inserted, &err), KB_OK);
     fake_frame f;
     fake_frame_init(&f, fake_api(3), KB_XLA_STAGE_INSTANTIATE);
     sample_attrs(&f, &s.kernel);

@@ -29,7 +29,7 @@ static void start_anew(void)
 
 static size_t kernels(void)
 {
-    return kb_registry_count(kb_handler_registry()).kernels;
+    return kb_registry_count(&kb_handler_registry).kernels;
 }
 
 static void test_metadata(void)

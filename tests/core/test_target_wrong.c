@@ -132,7 +132,7 @@ int main(void)
     test_cpu_kernel_on_gpu();
     test_source();
     test_carrier();
-    sample_free_registry(kb_handler_registry());
+    sample_free_registry(&kb_handler_registry);
     kb_function_free_all();
     return kb_test_end("test_target_wrong");
 }

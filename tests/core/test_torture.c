@@ -42,7 +42,7 @@ static kb_status resolve(const uint8_t digest[KB_DIGEST_SIZE], kb_xla_bytes orig
 {
     (void)digest, (void)origin;
     bool inserted;
-    return kb_registry_add(kb_handler_registry(), &offered.kernel, &inserted, err);
+    return kb_registry_add(&kb_handler_registry, &offered.kernel, &inserted, err);
 }
 
 /* A call of the kernel as XLA makes it: compiled, then executed. */
@@ -68,7 +68,7 @@ static kb_status compile_and_run(kb_error *err)
 /* Far enough that the table doubles. */
 static kb_status fill_registry(kb_error *err)
 {
-    kb_registry registry = KB_REGISTRY_NEW;
+    kb_registry registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
     kb_status s = KB_OK;
     for (uint64_t id = 0; s == KB_OK && id < 40; id++) {
         bool inserted;

@@ -71,7 +71,7 @@ static PyObject *run_kernel(PyObject *Py_UNUSED(self), PyObject *args)
     kb_frame frame = {.n_slices = 1,
                       .inputs = (void *const *)(uintptr_t)inputs,
                       .outputs = (void *const *)(uintptr_t)outputs};
-    kb_status s = kb_registry_match(kb_handler_registry(), digest, &frame.kernel, &err);
+    kb_status s = kb_registry_match(&kb_handler_registry, digest, &frame.kernel, &err);
     if (s != KB_OK)
         return kb_python_raise(&err);
     kb_hostcuda_enter(&frame);
