@@ -3,29 +3,26 @@
 
 #include <stddef.h>
 
-static const uint8_t bits_of[] = {
-#define KB_DTYPE_BITS(NAME, code, bits, name, OURS, dlpack, pjrt) [code] = (bits),
-    KB_DTYPE_LIST(KB_DTYPE_BITS)
-#undef KB_DTYPE_BITS
-};
-
-static const char *const name_of[] = {
-#define KB_DTYPE_NAME(NAME, code, bits, name, OURS, dlpack, pjrt) [code] = (name),
-    KB_DTYPE_LIST(KB_DTYPE_NAME)
-#undef KB_DTYPE_NAME
+static const struct {
+    const char *name;
+    uint8_t bits;
+} dtypes[] = {
+#define KB_DTYPE_ROW(NAME, code, bits, name, OURS, dlpack, pjrt) [code] = {name, bits},
+    KB_DTYPE_LIST(KB_DTYPE_ROW)
+#undef KB_DTYPE_ROW
 };
 
 bool kb_dtype_known(int32_t code)
 {
-    return (size_t)code < sizeof name_of / sizeof *name_of && name_of[code];
+    return (size_t)code < sizeof dtypes / sizeof *dtypes && dtypes[code].name;
 }
 
 uint32_t kb_dtype_bits(int32_t code)
 {
-    return kb_dtype_known(code) ? bits_of[code] : 0;
+    return kb_dtype_known(code) ? dtypes[code].bits : 0;
 }
 
 const char *kb_dtype_name(int32_t code)
 {
-    return kb_dtype_known(code) ? name_of[code] : "unknown dtype";
+    return kb_dtype_known(code) ? dtypes[code].name : "unknown dtype";
 }
