@@ -118,15 +118,11 @@ class Error : public std::exception
     int code_;
 };
 
-class CheckError : public Error
-{
-  public:
+struct CheckError : Error {
     using Error::Error;
 };
 
-class CudaError : public Error
-{
-  public:
+struct CudaError : Error {
     using Error::Error;
 };
 
