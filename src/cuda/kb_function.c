@@ -22,7 +22,7 @@ struct kb_code {
 
 static pthread_mutex_t code_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *codes; /* a tree of search.h, under the lock of code */
-static _Atomic(size_t) n_functions, n_codes, n_bytes, n_loads;
+struct kb_function_stats kb_function_count;
 
 static int by_content(const void *a, const void *b)
 {
@@ -41,8 +41,8 @@ static kb_code *add_code(const void *bytes, size_t size)
     c->size = size;
     c->bytes = memcpy(c->copy, bytes, size);
     if (tsearch(c, &codes, by_content)) {
-        n_codes++;
-        n_bytes += sizeof *c + size;
+        kb_function_count.images++;
+        kb_function_count.bytes += sizeof *c + size;
         return c;
     }
     free(c);
@@ -67,8 +67,8 @@ void kb_code_drop(kb_code *code)
     bool last = --code->n_holds == 0;
     if (last) {
         (void)tdelete(code, &codes, by_content);
-        n_codes--;
-        n_bytes -= sizeof *code + code->size;
+        kb_function_count.images--;
+        kb_function_count.bytes -= sizeof *code + code->size;
     }
     pthread_mutex_unlock(&code_lock);
     if (!last)
@@ -169,8 +169,8 @@ static kb_function *add(const kb_function *from)
         release(f);
         return NULL;
     }
-    n_functions++;
-    n_bytes += f->size;
+    kb_function_count.functions++;
+    kb_function_count.bytes += f->size;
     return f;
 }
 
@@ -212,22 +212,12 @@ void kb_function_drop(kb_function *function)
     bool last = --function->n_holds == 0;
     if (last) {
         (void)tdelete(function, &functions, by_digest);
-        n_functions--;
-        n_bytes -= function->size;
+        kb_function_count.functions--;
+        kb_function_count.bytes -= function->size;
     }
     pthread_mutex_unlock(&lock);
     if (last)
         release(function);
-}
-
-kb_function_stats kb_function_count(void)
-{
-    return (kb_function_stats){
-        .functions = atomic_load(&n_functions),
-        .loads = atomic_load(&n_loads),
-        .images = atomic_load(&n_codes),
-        .bytes = atomic_load(&n_bytes),
-    };
 }
 
 void kb_function_free_all(void)
@@ -236,12 +226,12 @@ void kb_function_free_all(void)
     while (functions) {
         kb_function *f = *(kb_function **)functions;
         (void)tdelete(f, &functions, by_digest);
-        n_functions--;
-        n_bytes -= f->size;
+        kb_function_count.functions--;
+        kb_function_count.bytes -= f->size;
         release(f);
     }
     pthread_mutex_unlock(&lock);
-    atomic_store(&n_loads, 0);
+    kb_function_count.loads = 0;
 }
 
 /* The newest image that a device of this capability runs: of its major version, not above it. An
@@ -382,7 +372,7 @@ static kb_status load(kb_function *f, const kb_driver *cu, kb_cu_device device, 
     if (s != KB_OK)
         return s;
     atomic_store_explicit(&f->loaded[device].kernel, kernel, memory_order_release);
-    atomic_fetch_add(&n_loads, 1);
+    kb_function_count.loads++;
     return KB_OK;
 }
 

@@ -110,14 +110,13 @@ static inline kb_cu_kernel kb_function_ready(const kb_function *function, kb_cu_
                                                                                            : NULL;
 }
 
-typedef struct kb_function_stats {
-    size_t functions; /* that are held */
-    size_t loads;     /* kernels loaded so far, over all devices */
-    size_t images;    /* of different content */
-    size_t bytes;     /* of functions and images */
-} kb_function_stats;
-
-kb_function_stats kb_function_count(void);
+/* What there is in this process. */
+extern struct kb_function_stats {
+    _Atomic(size_t) functions; /* that are held */
+    _Atomic(size_t) loads;     /* kernels loaded so far, over all devices */
+    _Atomic(size_t) images;    /* of different content */
+    _Atomic(size_t) bytes;     /* of functions and images */
+} kb_function_count;
 
 /* Tests only: frees all functions, held or not. None may be in use. */
 void kb_function_free_all(void);

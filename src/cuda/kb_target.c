@@ -10,10 +10,7 @@
 #include "cuda/kb_step.h"
 #include "cuda/kb_stream.h"
 
-#include <stdatomic.h>
-
-static _Atomic(long) captured_calls;
-static _Atomic(long) captured_nodes;
+_Atomic(long) kb_target_captured_calls, kb_target_captured_nodes;
 
 kb_status kb_target_register(const void *program, size_t size, const uint8_t digest[KB_DIGEST_SIZE],
                              const void *local, bool *inserted, kb_error *err)
@@ -112,8 +109,8 @@ static KB_COLD kb_status run_counting(const kb_stream_scope *scope, const kb_fra
     kb_status s = kb_batch_run(frame, err);
     int64_t after = kb_stream_kernel_nodes(scope->cu, frame->stream);
     if (before >= 0 && after >= 0) {
-        atomic_fetch_add(&captured_calls, 1);
-        atomic_fetch_add(&captured_nodes, (long)(after - before));
+        kb_target_captured_calls++;
+        kb_target_captured_nodes += (long)(after - before);
     }
     return s;
 }
@@ -155,12 +152,6 @@ static kb_status execute(const kb_xla_frame *xla, kb_error *err)
                                       : run_debugged(&scope, &frame, err);
     kb_stream_leave(&scope);
     return s;
-}
-
-void kb_target_captures(long *calls, long *nodes)
-{
-    *calls = atomic_load(&captured_calls);
-    *nodes = atomic_load(&captured_nodes);
 }
 
 KB_STAGE_HANDLER(kb_target_instantiate, 0, instantiate)

@@ -45,6 +45,6 @@ kb_status kb_target_prepare_steps(const kb_frame *frame, kb_error *err);
 
 /* Of calls that were captured while KB_DEBUG_COUNT_NODES was on: how many, and the kernel nodes
  * that they added. */
-void kb_target_captures(long *calls, long *nodes);
+extern _Atomic(long) kb_target_captured_calls, kb_target_captured_nodes;
 
 #endif

@@ -88,17 +88,15 @@ static PyObject *set_debug(PyObject *Py_UNUSED(self), PyObject *args)
 /* (calls, kernel nodes) recorded into graphs while set_debug had bit 4. */
 static PyObject *captures(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    long calls, nodes;
-    kb_target_captures(&calls, &nodes);
-    return Py_BuildValue("ll", calls, nodes);
+    return Py_BuildValue("ll", kb_target_captured_calls, kb_target_captured_nodes);
 }
 
 /* (functions, loads, bytes, images of different content) of GPU code in this process. */
 static PyObject *function_stats(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    kb_function_stats stats = kb_function_count();
-    return Py_BuildValue("nnnn", (Py_ssize_t)stats.functions, (Py_ssize_t)stats.loads,
-                         (Py_ssize_t)stats.bytes, (Py_ssize_t)stats.images);
+    const struct kb_function_stats *count = &kb_function_count;
+    return Py_BuildValue("nnnn", (Py_ssize_t)count->functions, (Py_ssize_t)count->loads,
+                         (Py_ssize_t)count->bytes, (Py_ssize_t)count->images);
 }
 
 /* Keep the library with a function at this address from handling the signals of the process; 0:

@@ -9,7 +9,7 @@
 
 enum { TICK_NS = 5000000, TICKS_UNTIL_REMINDED = 200 };
 
-static atomic_long n_entries;
+_Atomic(long) kb_python_entries;
 static kb_python_entry *inside; /* under the GIL */
 static bool ending;             /* under the GIL */
 static _Thread_local bool interrupted;
@@ -36,7 +36,7 @@ bool kb_python_enter(kb_python_entry *entry, bool needless)
         PyGILState_Release(entry->gil);
         return false;
     }
-    atomic_fetch_add(&n_entries, 1);
+    kb_python_entries++;
     entry->float_mode = kb_float_mode_exact();
     entry->thread = PyThread_get_thread_ident();
     entry->needless = needless;
@@ -64,11 +64,6 @@ void kb_python_leave(kb_python_entry *entry)
 void kb_python_interrupt_after_leaving(void)
 {
     interrupted = true;
-}
-
-long kb_python_entries(void)
-{
-    return atomic_load(&n_entries);
 }
 
 static void interrupt_entries(bool all)

@@ -35,7 +35,7 @@ kb_status kb_python_conclude(PyObject *done, kb_python_entry *entry, kb_error *e
 void kb_python_interrupt_after_leaving(void);
 
 /* How often Python was entered so far. */
-long kb_python_entries(void);
+extern _Atomic(long) kb_python_entries;
 
 PyObject *kb_python_end_entries(PyObject *self, PyObject *interrupt);
 

@@ -105,7 +105,7 @@ static PyObject *get_num_threads(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(
 /* How often the core entered Python so far. */
 static PyObject *python_entries(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(unused))
 {
-    return PyLong_FromLong(kb_python_entries());
+    return PyLong_FromLong(kb_python_entries);
 }
 
 /* The core's state is the process's, and JAX's is too: importing JAX twice ends the process. */

@@ -111,7 +111,7 @@ static void use_function(worker *w)
     CHECK_PTR(kb_function_kernel(function, 0), kernel);
     CHECK_INT(kb_function_allow_shared(function, cu, 0, 60000, "op", &err), KB_OK);
     CHECK_PTR(kb_function_ready(function, 0, 60000), kernel);
-    CHECK(kb_function_count().functions <= FUNCTIONS);
+    CHECK(kb_function_count.functions <= FUNCTIONS);
     kb_function_drop(function);
 }
 
@@ -184,7 +184,7 @@ static void *flood(void *data)
 static void test_all_at_once(uint64_t seed)
 {
     worker workers[THREADS] = {{0}};
-    size_t functions = kb_function_count().functions;
+    size_t functions = kb_function_count.functions;
     for (int i = 0; i < SLOTS; i++) {
         const kb_slot_target target = {.name = "f", .n_outputs = 1, .step = {.run = slot_one}};
         kb_error err;
@@ -201,7 +201,7 @@ static void test_all_at_once(uint64_t seed)
     }
     fake_pool_join();
     CHECK_INT(kb_registry_count(&kb_handler_registry).kernels, KERNELS);
-    CHECK_INT((long long)kb_function_count().functions, (long long)functions);
+    CHECK_INT((long long)kb_function_count.functions, (long long)functions);
     CHECK_INT(fake_errors_alive(), 0);
 }
 

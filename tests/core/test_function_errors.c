@@ -39,7 +39,7 @@ static void test_each_call(void)
             CHECK_HAS(err.message, text);
             CHECK_PTR(kernel, NULL);
             CHECK_PTR(kb_function_kernel(f, 0), NULL);
-            CHECK_INT(kb_function_count().loads, 0);
+            CHECK_INT(kb_function_count.loads, 0);
             CHECK_INT(kb_function_load(f, cu, 0, "the operation", &kernel, &err), KB_OK);
             CHECK(kernel && kb_function_kernel(f, 0) == kernel);
             CHECK_INT(fake_cuda_n_libraries(), 1); /* loaded once, also after a failure behind it */

@@ -30,7 +30,7 @@ static kb_function *hold(uint64_t id, const char *text)
 
 static void check_count(size_t functions, size_t images)
 {
-    kb_function_stats stats = kb_function_count();
+    const struct kb_function_stats stats = kb_function_count;
     CHECK_INT(stats.functions, (long long)functions);
     CHECK_INT(stats.images, (long long)images);
     CHECK((stats.bytes > 0) == (functions > 0));
@@ -40,7 +40,7 @@ static void check_count(size_t functions, size_t images)
  */
 static void check_bytes(size_t functions, size_t contents)
 {
-    kb_function_stats stats = kb_function_count();
+    const struct kb_function_stats stats = kb_function_count;
     size_t bytes = stats.bytes - functions;
     CHECK(bytes >= contents && bytes <= contents + 128 * stats.images);
 }
@@ -58,17 +58,17 @@ static void test_last_holder(void)
     CHECK_INT(((const char *)f->images[0].bytes)[f->images[0].size], 0);
     check_count(3, 2);
     check_bytes(f->size + other->size + third->size, sizeof "FAKE k 0\n" + sizeof "FAKE k 0 \n");
-    size_t bytes = kb_function_count().bytes;
+    size_t bytes = kb_function_count.bytes;
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
     CHECK_INT(kb_function_load(other, cu, 0, "op", &kernel, &err), KB_OK);
     CHECK_INT(kb_function_load(third, cu, 0, "op", &kernel, &err), KB_OK);
     CHECK_INT(fake_cuda_n_libraries(), 2); /* one for each content */
-    CHECK_INT(kb_function_count().loads, 3);
+    CHECK_INT(kb_function_count.loads, 3);
     kb_function_drop(f);
     check_count(3, 2);
     kb_function_drop(f);
     check_count(2, 2);
-    CHECK(kb_function_count().bytes < bytes);
+    CHECK(kb_function_count.bytes < bytes);
     CHECK_INT(fake_cuda_n_libraries(), 2);
     kb_function_drop(other);
     check_count(1, 1);
@@ -79,7 +79,7 @@ static void test_last_holder(void)
     char large[1 << 16] = "FAKE k 0\n";
     memset(large + strlen(large), ' ', sizeof large - strlen(large) - 1);
     kb_function *fourth = hold(4, large);
-    CHECK(kb_function_count().bytes > sizeof large); /* its image included */
+    CHECK(kb_function_count.bytes > sizeof large); /* its image included */
     check_bytes(fourth->size, sizeof large);
     CHECK(fourth->size >= sizeof *fourth && fourth->size < sizeof *fourth + 128);
     kb_function_drop(fourth);
@@ -96,7 +96,7 @@ static void test_many_contents(void)
         contents[i][i * 7 % SIZE] = (char)(i + 1);
         codes[i] = kb_code_hold(contents[i], SIZE);
     }
-    CHECK_INT(kb_function_count().images, CONTENTS);
+    CHECK_INT(kb_function_count.images, CONTENTS);
     for (int i = CONTENTS; i-- > 0;) {
         CHECK_PTR(kb_code_hold(contents[i], SIZE), codes[i]);
         CHECK_INT(memcmp(kb_code_bytes(codes[i]), contents[i], SIZE), 0);
@@ -132,7 +132,7 @@ static void test_programs(void)
     CHECK(inserted);
     check_count(1, 1);
     kb_registry_stats registered = kb_registry_count(&kb_handler_registry);
-    size_t bytes = kb_function_count().bytes;
+    size_t bytes = kb_function_count.bytes;
     for (int i = 0; i < PROGRAMS; i++) {
         CHECK_INT(add_program(1, &p, 0, &inserted), KB_OK);
         CHECK(!inserted);
@@ -144,7 +144,7 @@ static void test_programs(void)
         CHECK(!inserted);
     }
     check_count(1, 1);
-    CHECK_INT(kb_function_count().bytes, (long long)bytes);
+    CHECK_INT(kb_function_count.bytes, (long long)bytes);
     CHECK_INT(kb_registry_count(&kb_handler_registry).kernels, (long long)registered.kernels);
     CHECK_INT(kb_registry_count(&kb_handler_registry).bytes, (long long)registered.bytes);
 }
@@ -200,7 +200,7 @@ static void test_nobody_waits(void)
     kb_cu_kernel kernels[THREADS], kernel;
     kb_error err;
     alarm(60); /* ends the test where somebody waits for ever */
-    size_t loads = kb_function_count().loads, functions = kb_function_count().functions;
+    size_t loads = kb_function_count.loads, functions = kb_function_count.functions;
     fake_cuda_reset();
     slow_function = hold(6000, "FAKE k 0  \n");
     for (int i = 0; i < THREADS; i++)
@@ -208,8 +208,8 @@ static void test_nobody_waits(void)
     wait_for(&entered);
     kb_function *f = hold(6001, "FAKE k 0   \n");
     CHECK_INT(kb_function_load(f, cu, 0, "op", &kernel, &err), KB_OK);
-    CHECK_INT(kb_function_count().functions, (long long)functions + 2);
-    CHECK_INT(kb_function_count().loads, (long long)loads + 1);
+    CHECK_INT(kb_function_count.functions, (long long)functions + 2);
+    CHECK_INT(kb_function_count.loads, (long long)loads + 1);
     CHECK_PTR(hold(6000, "FAKE k 0  \n"), slow_function);
     atomic_store(&allowed, 1);
     for (int i = 0; i < THREADS; i++) {
@@ -217,7 +217,7 @@ static void test_nobody_waits(void)
         CHECK_PTR(kernels[i], kb_function_kernel(slow_function, 0));
     }
     CHECK_INT(fake_cuda_calls("cuLibraryLoadData"), 2);
-    CHECK_INT(kb_function_count().loads, (long long)loads + 2);
+    CHECK_INT(kb_function_count.loads, (long long)loads + 2);
     alarm(0);
 }
 

@@ -323,11 +323,11 @@ static void test_capture(void)
         fake_cuda_set_active(0, loaded);
         target_expect(kb_target_graph_instantiate, &c, 0, NULL);
         kb_stream_set_debug(KB_DEBUG_COUNT_NODES | KB_DEBUG_SYNC | KB_DEBUG_POISON);
-        kb_target_captures(&calls_before, &nodes_before);
+        calls_before = kb_target_captured_calls, nodes_before = kb_target_captured_nodes;
         CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
         target_expect(kb_target_graph_execute, &c, 0, NULL);
         CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
-        kb_target_captures(&calls, &nodes);
+        calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
         CHECK_INT(calls - calls_before, 1);
         CHECK_INT(nodes - nodes_before, 2);
         CHECK_INT(atomic_load(&runs), 0);
@@ -344,7 +344,7 @@ static void test_capture(void)
 
         kb_stream_set_debug(KB_DEBUG_COUNT_NODES); /* outside of a capture nothing is counted */
         target_expect(kb_target_execute, &c, 0, NULL);
-        kb_target_captures(&calls, &nodes);
+        calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
         CHECK_INT(calls - calls_before, 1);
         CHECK(target_doubled(&c));
         target_call_free(&c);
@@ -362,12 +362,12 @@ static void test_captured_twice(void)
     target_call_init(&c, 32, &p);
     target_expect(kb_target_graph_instantiate, &c, 0, NULL);
     kb_stream_set_debug(KB_DEBUG_COUNT_NODES);
-    kb_target_captures(&calls_before, &nodes_before);
+    calls_before = kb_target_captured_calls, nodes_before = kb_target_captured_nodes;
     CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
     for (int i = 0; i < 3; i++)
         target_expect(kb_target_graph_execute, &c, 0, NULL);
     CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
-    kb_target_captures(&calls, &nodes);
+    calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
     CHECK_INT(calls - calls_before, 3);
     CHECK_INT(nodes - nodes_before, 3);
     target_call_free(&c);
@@ -379,7 +379,7 @@ static void test_captured_twice(void)
     CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
     target_expect(kb_target_graph_execute, &c, 0, NULL);
     CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
-    kb_target_captures(&calls, &nodes);
+    calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
     CHECK_INT(calls - calls_before, 4);
     CHECK_INT(nodes - nodes_before, 3);
 
@@ -388,7 +388,7 @@ static void test_captured_twice(void)
         fake_cuda_fail("cuStreamGetCaptureInfo", nth, 1);
         target_expect(kb_target_graph_execute, &c, 0, NULL);
         CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
-        kb_target_captures(&calls, &nodes);
+        calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
         CHECK_INT(calls - calls_before, 4);
         CHECK_INT(nodes - nodes_before, 3);
     }
@@ -397,7 +397,7 @@ static void test_captured_twice(void)
     CHECK_INT(fake_cuda_capture_begin(streams[0]), 0);
     target_expect(kb_target_graph_execute, &c, 0, NULL);
     CHECK_INT(fake_cuda_capture_end(streams[0]), 0);
-    kb_target_captures(&calls, &nodes);
+    calls = kb_target_captured_calls, nodes = kb_target_captured_nodes;
     CHECK_INT(calls - calls_before, 4);
     kb_stream_set_debug(0);
     target_call_free(&c);
