@@ -112,13 +112,6 @@ typedef struct kb_xla_attrs {
     void **values;
 } kb_xla_attrs;
 
-enum {
-    KB_XLA_STAGE_INSTANTIATE = 0, /* attributes only: no operands, no stream, no device */
-    KB_XLA_STAGE_PREPARE = 1,
-    KB_XLA_STAGE_INITIALIZE = 2,
-    KB_XLA_STAGE_EXECUTE = 3,
-};
-
 typedef struct kb_xla_frame {
     KB_XLA_HEAD;
     const kb_xla_api *api; /* NULL in the metadata query of API 0.1 */

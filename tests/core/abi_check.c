@@ -3,6 +3,7 @@
 #include "abi/kb_xla.h"
 #include "core/kb_dtype.h"
 #include "core/kb_error.h"
+#include "fake_xla.h"
 
 #include "xla/ffi/api/c_api.h"
 

@@ -10,6 +10,14 @@
 
 #include <stdbool.h>
 
+/* The stages of a frame, which handlers do not read. */
+enum {
+    KB_XLA_STAGE_INSTANTIATE = 0, /* attributes only: no operands, no stream, no device */
+    KB_XLA_STAGE_PREPARE = 1,
+    KB_XLA_STAGE_INITIALIZE = 2,
+    KB_XLA_STAGE_EXECUTE = 3,
+};
+
 /* The error behind kb_xla_error: whoever is handed one destroys it with fake_error_destroy. */
 struct kb_xla_error {
     int32_t code;
