@@ -241,7 +241,7 @@ static kb_status enqueue(const launch *l, kb_cu_kernel kernel, kb_error *err)
     kb_cu_result code = l->cu->cuLaunchKernelEx(&l->how, (kb_cu_function)kernel, l->pointers, NULL);
     if (!KB_LIKELY(code == KB_CU_SUCCESS))
         return describe(l, "cuLaunchKernelEx", code, err);
-    if (KB_LIKELY(!kb_stream_synchronizes()))
+    if (KB_LIKELY(!(kb_stream_debug() & KB_DEBUG_SYNC)))
         return KB_OK;
     code = kb_stream_wait(l->cu, l->how.stream);
     return code == KB_CU_SUCCESS ? KB_OK : describe(l, "cuStreamSynchronize", code, err);

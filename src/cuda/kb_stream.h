@@ -36,11 +36,6 @@ void kb_stream_set_debug(unsigned flags);
 void kb_stream_set_checked(void);
 unsigned kb_stream_debug(void);
 
-static inline bool kb_stream_synchronizes(void)
-{
-    return kb_stream_debug() & KB_DEBUG_SYNC;
-}
-
 /* True while what is enqueued is recorded into a graph instead of run. */
 bool kb_stream_captures(const kb_driver *cu, kb_cu_stream stream);
 

@@ -141,7 +141,7 @@ static kb_status check_launches(const kb_source_step *step, const kb_frame *fram
         return kb_error_set(err, KB_INTERNAL,
                             "%s: a launch failed with CUDA runtime error %d, %s [KB3004]",
                             frame->kernel->name, code, what ? what : "unknown");
-    if (KB_LIKELY(!step->cuda || !kb_stream_synchronizes()))
+    if (KB_LIKELY(!step->cuda || !(kb_stream_debug() & KB_DEBUG_SYNC)))
         return KB_OK;
     kb_cu_result result = kb_stream_wait(frame->driver, frame->stream);
     return result == KB_CU_SUCCESS ? KB_OK
