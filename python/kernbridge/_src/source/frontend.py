@@ -10,7 +10,7 @@ from kernbridge import _core
 from kernbridge._src.base import debug, extensions
 from kernbridge._src.base.dtypes import BITS, CODES
 from kernbridge._src.base.errors import KernelError, KernelToolchainError, counted
-from kernbridge._src.base.packing import Buffers
+from kernbridge._src.base.packing import Buffers, fields, sealed
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.calls.call import ArrayType, Call
 from kernbridge._src.keys.fingerprint import key_of
@@ -218,17 +218,10 @@ class SourceFrontend(Frontend):
 
     def _program(self, digest: bytes, buffers: Buffers, n_inputs: int, library: bytes) -> bytes:
         """Return the library with the description of a call: see src/module/kb_library.h."""
-        from kernbridge._src.base.packing import fields, sealed
-
-        parts = (
-            fields(self.label, ""),
-            struct.pack("<III", n_inputs, len(buffers) - n_inputs, 0),
-            *(fields(*buffer) for buffer in buffers),
-            fields(self.name),
-            struct.pack("<II", self.zeroed, len(self.values)),
-            fields(*self.values, library),
-        )
-        return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, b"".join(parts))
+        listed = [part for buffer in buffers for part in buffer]
+        body = fields(self.label, "", n_inputs, len(buffers) - n_inputs, 0, *listed, self.name)
+        body += fields(self.zeroed, len(self.values), *self.values, library)
+        return sealed(_core.LIBRARY_MAGIC, _core.LIBRARY_VERSION, digest, body)
 
     def program(self, operands: Sequence[ArrayType], call: Call) -> Plan:
         if not self.export.cuda:
