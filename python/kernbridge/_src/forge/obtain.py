@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import hashlib
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
@@ -114,16 +113,11 @@ def _load(recipe: Recipe[T], key: bytes | None) -> T | None:
     return None
 
 
-@functools.lru_cache
-def _enforcing(setting: str | None) -> Callable[[Path], Any]:
+def _make(recipe: Recipe[T], key: bytes | None) -> T:
     from kernbridge._src.forge import limit
 
-    return functools.partial(limit.enforce, most=limit.limit())
-
-
-def _make(recipe: Recipe[T], key: bytes | None) -> T:
     folder = artefacts.usable() if key is not None else None
-    enforce = _enforcing(os.environ.get("KERNBRIDGE_CACHE_SIZE"))
+    most = limit.limit()  # an error in it is reported before the work
     with contextlib.ExitStack() as stack:
         if key is not None and folder is not None:
             has_waited = False
@@ -145,7 +139,7 @@ def _make(recipe: Recipe[T], key: bytes | None) -> T:
     with deferred():
         found = recipe.use(made)
     if key is not None and folder is not None and key[0] < _ENFORCED:
-        enforce(folder)
+        limit.enforce(folder, most)
     return found
 
 
