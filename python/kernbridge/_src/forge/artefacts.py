@@ -209,9 +209,6 @@ def read(path: Path) -> bytes | None:
     try:
         # Neither a link nor a pipe that would block: the file itself is asked whose it is.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    try:
         with open(fd, "rb", buffering=0) as file:
             about = os.fstat(fd)
             if not stat.S_ISREG(about.st_mode) or not is_ours(about):
