@@ -74,27 +74,23 @@ def _without_ours(at: TracebackType | None) -> TracebackType | None:
 
 def hides_frames(function: AFunction) -> AFunction:
     """Check the options of a public function, and let its errors point at its caller."""
-    hide, read = hide_frames, Options
     options: Options | None = None
 
+    @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal options
         try:
-            options = options or read(function)
+            options = options or Options(function)
             options.check(args, kwargs)
             return function(*args, **kwargs)
         except Exception as e:
             has_begun = e.__traceback__ is not None and e.__traceback__.tb_next is not None
             if isinstance(e, TypeError) and options is not None and not has_begun:
                 e.args = (options.misfit(args, kwargs) or str(e),)
-            hide(e)
+            hide_frames(e)
             raise
 
-    # doctest takes a function for one of a module where it has the module's globals
-    shown = FunctionType(
-        call.__code__, function.__globals__, function.__name__, None, call.__closure__
-    )
-    return functools.update_wrapper(shown, function)  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 def warn(message: str) -> None:
