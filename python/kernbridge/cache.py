@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import kernbridge._core as _core
 from kernbridge._src.forge.artefacts import get_cache_dir, set_cache_dir
 from kernbridge._src.forge.limit import cache_stats, clear_cache
 from kernbridge._src.forge.obtain import held
+from kernbridge._src.source import module
 
 __all__ = ["CacheStats", "clear_cache", "get_cache_dir", "set_cache_dir", "stats"]
 
@@ -78,6 +78,7 @@ def stats() -> CacheStats:
     >>> cache.stats().kernels >= 0
     True
     """
+    callback = sys.modules.get("kernbridge._src.numba_cuda.callback")
     functions = list(held("numba_cuda").values())
     disk = cache_stats()
     kernels, kernel_bytes = _core.registry_stats()
@@ -94,14 +95,8 @@ def stats() -> CacheStats:
         gpu_loads=gpu_loads,
         gpu_images=gpu_images,
         gpu_bytes=gpu_bytes,
-        modules=len(_held("source.module", "_modules")),
-        callbacks=len(_held("numba_cuda.callback", "_callees")),
+        modules=len(module._modules),
+        callbacks=len(callback._callees) if callback is not None else 0,
         disk_entries=disk.entries,
         disk_bytes=disk.bytes,
     )
-
-
-def _held(module: str, name: str) -> Any:
-    """Return a table of a module; it is empty if the module has not been imported."""
-    found = sys.modules.get(f"kernbridge._src.{module}")
-    return {} if found is None else getattr(found, name)
