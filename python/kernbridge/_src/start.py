@@ -68,7 +68,8 @@ _core.set_caller(_later("_src.numba_cuda.callback", "call"))
 _core.set_resolver(origin.resolve)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 os.register_at_fork(after_in_child=operation.after_fork)
-settings.install()
+_variable = settings.EXPORTED_CODE
+settings.set_exported_code(os.environ.get(_variable) or "run", _variable)
 debug.switch_on()
 if os.environ.get("KERNBRIDGE_CUDA_ON_CPU"):
     extensions.load("switch", "KERNBRIDGE_CUDA_ON_CPU").install_from_environment()

@@ -66,10 +66,6 @@ def switch(variable: str) -> bool | None:
     return value == "1" if value else None
 
 
-def install() -> None:
-    set_exported_code(os.environ.get(EXPORTED_CODE) or "run", EXPORTED_CODE)
-
-
 def bytes_of(text: str) -> int | None:
     """Return the bytes of a size such as "500MB"; None if it is none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.upper())
