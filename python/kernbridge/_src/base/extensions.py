@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import metadata
 from types import MethodType
 from typing import Any
 
@@ -84,13 +85,11 @@ def load_installed() -> str:
     something that it does not know. Returns what an error about that adds to its message: which
     extensions could not be loaded.
     """
-    from importlib.metadata import entry_points
-
     if vars(_loading):  # an extension asks, too
         return ""
     _loading.begun = True
     failed = ""
-    for point in entry_points(group="kernbridge.extensions"):
+    for point in metadata.entry_points(group="kernbridge.extensions"):
         try:
             found = point.load()
             if callable(found):

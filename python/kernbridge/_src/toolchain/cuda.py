@@ -9,8 +9,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from importlib import metadata
 from typing import TypeAlias, cast
 
+from kernbridge import _core
 from kernbridge._src.base import settings
 from kernbridge._src.base.errors import KernelNotAvailableError, UnsupportedArchError
 from kernbridge._src.base.reports import warn
@@ -43,8 +45,6 @@ def cuda_architectures(argument: Spelling = None) -> tuple[Architecture, ...]:
         return tuple(sorted(read(argument)))
     if found := chosen():
         return found
-    from kernbridge import _core
-
     count, _ = _core.device_count()
     return tuple(sorted({(*_core.compute_capability(i), "") for i in range(count)}))
 
@@ -121,8 +121,6 @@ def require(label: str) -> None:
 @functools.cache
 def versions() -> tuple[str, ...]:
     """Return the versions of everything that machine code depends on beside its source."""
-    from importlib import metadata
-
     found = [f"python {sys.version_info[0]}.{sys.version_info[1]}"]
     names = ("numba", "numba-cuda", "llvmlite", "cuda-core", "nvidia-nvvm", "nvidia-nvjitlink")
     for name in (*names, "numba-cuda-mlir"):

@@ -23,6 +23,7 @@ from kernbridge._src.base import extensions, settings
 from kernbridge._src.base.errors import CompilationError, HeaderNotFoundError
 from kernbridge._src.base.struct import Struct
 from kernbridge._src.forge import artefacts
+from kernbridge._src.forge.obtain import locked
 from kernbridge._src.keys import package_digest
 from kernbridge._src.toolchain import compilers
 
@@ -207,8 +208,6 @@ def find(job: LibraryJob, root: Path) -> Built | None:
         if fresh is None or not _is_whole(path, known):
             continue
         if fresh is not known:  # files were touched: not worth waiting for
-            from kernbridge._src.forge.obtain import locked
-
             with contextlib.suppress(OSError), locked(job.root, job.key, 0) as (mine, _):
                 if mine:
                     note(job, fresh)
