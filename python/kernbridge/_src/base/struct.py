@@ -7,9 +7,7 @@ Modules that a program imports for a single call define such classes; each `Name
 from __future__ import annotations
 
 import operator
-from typing import Any, ClassVar, TypeVar, dataclass_transform
-
-S = TypeVar("S", bound="Struct")
+from typing import Any, ClassVar, Self, dataclass_transform
 
 _REQUIRED: Any = object()
 
@@ -25,7 +23,7 @@ class Struct(tuple[Any, ...]):
         for i, name in enumerate(cls._fields):
             setattr(cls, name, property(operator.itemgetter(i)))
 
-    def __new__(cls: type[S], *values: Any, **named: Any) -> S:
+    def __new__(cls, *values: Any, **named: Any) -> Self:
         missing = list(cls._fields)[len(values) :]
         every = (*values, *(named.pop(name, cls._fields[name]) for name in missing))
         if named or len(every) != len(cls._fields) or any(v is _REQUIRED for v in every):
@@ -36,5 +34,5 @@ class Struct(tuple[Any, ...]):
         shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
         return f"{type(self).__name__}({', '.join(shown)})"
 
-    def _replace(self: S, **changes: Any) -> S:
+    def _replace(self, **changes: Any) -> Self:
         return type(self)(**{**dict(zip(self._fields, self, strict=True)), **changes})
