@@ -107,19 +107,16 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
+_NODES = (ast.BinOp, ast.Name, ast.expr_context, *_OPERATORS)
 
 
 def read_dim(text: str, where: str) -> str | int:
     """Read an extent of a type; ValueError says what to write."""
     try:
         tree = ast.parse(text, mode="eval").body
-        for node in ast.walk(tree):
+        for node in ast.walk(tree):  # operators are nodes, too
             is_extent = isinstance(node, ast.Constant) and type(node.value) is int
-            if not (
-                is_extent
-                or (isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS)
-                or isinstance(node, (ast.Name, ast.expr_context, *_OPERATORS))
-            ):
+            if not (is_extent or isinstance(node, _NODES)):
                 raise SyntaxError
     except SyntaxError:
         raise ValueError(
