@@ -58,9 +58,8 @@ _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 _CACHED = type(functools.lru_cache(abs))
 _PLAIN_SIZE = object.__basicsize__
 _QUICK = frozenset((bool, int, float, complex, str, bytes, type(None)))
-STANDS_FOR = (
-    "_kernbridge_stands_for"  # names the library's function that a function of kernbridge replaces
-)
+# Names the library's function that a function of kernbridge replaces.
+STANDS_FOR = "_kernbridge_stands_for"
 RUNS = "_kernbridge_runs"  # an object's method, which names the functions of the user that it runs
 _MAKERS = {"__init__", "__new__"}  # which run where code holds the class
 _LONG = 64  # containers of more plain values than these are taken as a whole
@@ -111,9 +110,6 @@ def random_state(value: Any) -> Hashable | None:
     else:
         return None
     return hashlib.sha256(pickle.dumps(state)).digest()
-
-
-_CODE_PARTS = (Same, types.CodeType)
 
 
 class FunctionState:
@@ -303,8 +299,8 @@ class _Walk:
         elif isinstance(value, _CACHED):  # what it keeps may be older than what it would read now
             known = len(self.parts), len(self.holders)
             self.feed(value.__wrapped__, f"{path}.__wrapped__")
-            read = list(self.parts.values())[known[0] :]
-            if len(self.holders) > known[1] or not all(type(p) in _CODE_PARTS for p in read):
+            kinds = set(map(type, list(self.parts.values())[known[0] :]))
+            if len(self.holders) > known[1] or not kinds <= {Same, types.CodeType}:
                 self.put(path, Unread())
         elif isinstance(value, threading.local):
             self.feed(vars(value), path)
@@ -369,9 +365,7 @@ class _Walk:
                 self.feed(item, f"{path}.{name}")
         self.imports(value, read)
         for (_, root, *attributes), found, modules in extensions.loads(value):
-            if (
-                found is extensions.MISSING and modules
-            ):  # a module lacks an attribute, which may come
+            if found is extensions.MISSING and modules:  # a module lacks it, but it may come
                 found, *modules = reversed(modules)
             if found is BUILTIN and root in _READERS:
                 self.put(root, Unread())
