@@ -27,8 +27,7 @@ def _read() -> set[str]:
         if name not in _KNOWN:
             error = ValueError(
                 f"KERNBRIDGE_DEBUG names {name!r}, expected some of {', '.join(_KNOWN)}, "
-                "separated by commas"
-                " [KB8002]"
+                "separated by commas [KB8002]"
             )
             error.add_note("`kernbridge explain KB8002` says more.")
             raise error

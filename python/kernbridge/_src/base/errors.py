@@ -288,6 +288,4 @@ for _class in [c for c in vars().values() if isinstance(c, type)]:  # as users i
     if _class.__module__ == __name__:  # imported classes keep their module
         _class.__module__ = "kernbridge"
 
-__test__ = {
-    "CompilationError": CompilationError
-}  # doctest takes these classes for classes of `kernbridge`
+__test__ = {"CompilationError": CompilationError}  # whose __module__ is `kernbridge`

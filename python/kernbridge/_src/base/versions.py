@@ -113,8 +113,7 @@ def _unknown(package: str, name: str) -> UnknownVersionError:
     return UnknownVersionError(
         f"kernbridge does not support {package} {_version(package)}: `{name}` is missing. It is "
         f"tested with {_tested(package)}. Install one of these versions "
-        f"({install(_EXTRAS.get(package, 'tested'))}), or "
-        "look for a newer kernbridge. [KB8003]"
+        f"({install(_EXTRAS.get(package, 'tested'))}), or look for a newer kernbridge. [KB8003]"
     )
 
 

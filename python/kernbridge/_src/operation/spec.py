@@ -130,8 +130,7 @@ class Outputs:
             f"{_listed([self.names[i] for i in self.written])}{of}, but JAX orders the outputs of "
             f"a dict by their sorted keys, {_listed(self.names)}, so the kernel would fill them "
             f"in a different order. To make the order clear, {remedy}write the keys in sorted "
-            "order, or pass a tuple or a named tuple in the order of the kernel's outputs "
-            "[KB1003]"
+            "order, or pass a tuple or a named tuple in the order of the kernel's outputs [KB1003]"
         )
 
 
