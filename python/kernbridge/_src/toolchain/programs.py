@@ -182,7 +182,6 @@ def run(
         stack.callback(_end, process)
         if meanwhile is not None:
             meanwhile()
-        assert process.stdout is not None
         output = _read(process, written)
         if len(output) >= written:
             why = f"was stopped after it wrote {written >> 20} MB; make it write less"
