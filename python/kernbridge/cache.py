@@ -80,7 +80,7 @@ def stats() -> CacheStats:
     """
     callback = sys.modules.get("kernbridge._src.numba_cuda.callback")
     functions = list(held("numba_cuda").values())
-    disk = cache_stats()
+    disk_entries, disk_bytes = cache_stats()
     kernels, kernel_bytes = _core.registry_stats()
     gpu_functions, gpu_loads, gpu_bytes, gpu_images = _core.function_stats()
     return CacheStats(
@@ -97,6 +97,6 @@ def stats() -> CacheStats:
         gpu_bytes=gpu_bytes,
         modules=len(module._modules),
         callbacks=len(callback._callees) if callback is not None else 0,
-        disk_entries=disk.entries,
-        disk_bytes=disk.bytes,
+        disk_entries=disk_entries,
+        disk_bytes=disk_bytes,
     )

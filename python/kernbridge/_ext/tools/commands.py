@@ -101,26 +101,26 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command("cmake-dir", _cmake_dir, help=what)
 
 
-def _held(output: Output) -> tuple[str, limit.Stats]:
+def _held(output: Output) -> tuple[str, int, int]:
     """Return the folder of the cache and what it holds, which become part of the answer."""
-    folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
+    folder, (n_entries, n_bytes) = artefacts.get_cache_dir(), limit.cache_stats()
     output.answer["folder"] = str(folder) if folder else None
-    output.answer |= {"entries": stats.entries, "bytes": stats.bytes}
-    return str(folder or "off"), stats
+    output.answer |= {"entries": n_entries, "bytes": n_bytes}
+    return str(folder or "off"), n_entries, n_bytes
 
 
 def _summary(chosen: argparse.Namespace, output: Output) -> int:
-    folder, stats = _held(output)
+    folder, n_entries, n_bytes = _held(output)
     output.answer["limit_bytes"] = None
     with contextlib.suppress(ValueError):  # `kernbridge doctor` reports what the variable holds
         output.answer["limit_bytes"] = limit.limit() or None
-    output.show(f"{folder}: {stats.entries} entries, {stats.bytes / 1e6:.1f} MB")
+    output.show(f"{folder}: {n_entries} entries, {n_bytes / 1e6:.1f} MB")
     return 0
 
 
 def _list(chosen: argparse.Namespace, output: Output) -> int:
     found, now = limit.entries(), time.time()
-    folder, stats = _held(output)
+    folder, n_entries, n_bytes = _held(output)
     output.answer["list"] = [
         {"kind": e.kind, "name": e.name, "bytes": e.bytes, "unused_seconds": round(now - e.used)}
         for e in found
@@ -129,7 +129,7 @@ def _list(chosen: argparse.Namespace, output: Output) -> int:
     if rows:
         head, *lines = aligned([("kind", "name", "size", "last used"), *rows], 2)
         output.show(Pairs(head, ()), *lines)
-    output.show(f"{folder}: {stats.entries} entries, {size(stats.bytes)}")
+    output.show(f"{folder}: {n_entries} entries, {size(n_bytes)}")
     return 0
 
 
@@ -143,8 +143,8 @@ def _clear(chosen: argparse.Namespace, output: Output) -> int:
         if not sys.stdin.isatty():
             raise CommandError("there is no terminal on which to confirm the removal; pass --yes")
         what = f"the libraries of the module {chosen.name!r}" if chosen.name else "everything"
-        folder, stats = artefacts.get_cache_dir(), limit.cache_stats()
-        held = f"{folder or 'off'} holds {stats.entries} entries, {size(stats.bytes)}"
+        folder, (n_entries, n_bytes) = artefacts.get_cache_dir(), limit.cache_stats()
+        held = f"{folder or 'off'} holds {n_entries} entries, {size(n_bytes)}"
         print(f"{held}. Remove {what}? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             output.answer["removed"] = 0

@@ -29,21 +29,6 @@ _KEPT = re.compile(
 """The files that kernbridge keeps, as paths in a cache. A manifest whose writer died is a .tmp."""
 
 
-class Stats(NamedTuple):
-    """How much a cache holds.
-
-    Attributes
-    ----------
-    entries : int
-        Compiled artefacts of Numba kernels, and libraries of C, C++ and CUDA sources.
-    bytes : int
-        The size of all of them, with what is noted about them.
-    """
-
-    entries: int
-    bytes: int
-
-
 class File(NamedTuple):
     """One file that kernbridge put into a cache."""
 
@@ -66,18 +51,18 @@ def limit() -> int:
     return found
 
 
-def cache_stats() -> Stats:
-    """Count what the cache holds.
+def cache_stats() -> tuple[int, int]:
+    """Count the artefacts and libraries in the cache, and all bytes with the notes about them.
 
     Examples
     --------
     >>> from kernbridge._src.forge.limit import cache_stats
-    >>> cache_stats().entries >= 0
+    >>> min(cache_stats()) >= 0
     True
     """
     folder = artefacts.get_cache_dir()
     held = list(files(folder)) if folder is not None else []
-    return Stats(sum(f.is_entry for f in held), sum(f.bytes for f in held))
+    return sum(f.is_entry for f in held), sum(f.bytes for f in held)
 
 
 def clear_cache(name: str | None = None) -> int:
