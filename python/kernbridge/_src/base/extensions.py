@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
-from types import MethodType
 from typing import Any
 
 from kernbridge._src.base.errors import KernelToolchainError
@@ -63,17 +62,6 @@ def needed(purpose: str, error: type[Exception] = ImportError) -> Iterator[None]
             f"{purpose} needs the extension {folder!r}, which this installation does not have; "
             "install kernbridge again [KB4011]"
         ) from None
-
-
-class Method:
-    """A method of a class of the core that is a function of an extension."""
-
-    def __init__(self, name: str, function: str) -> None:
-        self._name, self._function = name, function
-
-    def __get__(self, owner: Any, kind: Any = None) -> Any:
-        function = getattr(load(self._name, f"`{self._function}`"), self._function)
-        return function if owner is None else MethodType(function, owner)
 
 
 @cache

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MethodType
 from typing import Any, Literal
 
 import jax
 
-from kernbridge._src.base import private_jax
+from kernbridge._src.base import extensions, private_jax
 from kernbridge._src.base.errors import KernelFallbackExhaustedError, coded
-from kernbridge._src.base.extensions import Method
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.private_jax import EVAL_TRACE, current_trace, is_part_of_program
 from kernbridge._src.base.reports import hide_frames, hides_frames, warn
@@ -121,6 +121,14 @@ def _check_backend(name: str, backend: Any) -> None:
 def listed(kernels: Mapping[str, Mapping[str, KernelEntry]]) -> str:
     parts = [f"{', '.join(map(repr, by))} on {platform}" for platform, by in kernels.items()]
     return "; ".join(parts) or "no kernels at all"
+
+
+class _Benchmark:
+    """The method that measures an operation, which is a function of an extension."""
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        function = extensions.load("benchmark", "`benchmark_operation`").benchmark_operation
+        return function if owner is None else MethodType(function, owner)
 
 
 class XLACustomKernel(RuleTable):
@@ -572,7 +580,7 @@ class XLACustomKernel(RuleTable):
         """
         self.benchmark_data = self._benchmark_data_fn = fn
 
-    benchmark = Method("benchmark", "benchmark_operation")
+    benchmark = _Benchmark()
 
 
 def _as_key(label: str, outs: Any) -> Any:
