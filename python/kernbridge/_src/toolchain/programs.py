@@ -124,32 +124,15 @@ for _public in (set_compiler_limits, get_compiler_limits):
 def run(
     command: Sequence[str],
     *,
-    input: bytes = b"",
-    errors: bool = False,
-    environment: Mapping[str, str] | None = None,
-    folder: str | None = None,
-    limits: CompilerLimits | None = None,
-    written: int = WRITTEN,
-    meanwhile: Callable[[], None] | None = None,
+    input: bytes = b"",  # what the program reads
+    errors: bool = False,  # whether the output contains stderr, which is dropped otherwise
+    environment: Mapping[str, str] | None = None,  # None: this process's
+    folder: str | None = None,  # in which it works; None: this process's
+    limits: CompilerLimits | None = None,  # in place of the user's
+    written: int = WRITTEN,  # bytes of output after which it is stopped
+    meanwhile: Callable[[], None] | None = None,  # work of ours that need not wait for it
 ) -> Ended:
-    """Run a program to its end, or raise OSError if it cannot be started.
-
-    Parameters
-    ----------
-    command : sequence of str
-        The program and its arguments.
-    input : bytes
-        What it reads.
-    errors : bool
-        Whether the output contains what it writes to stderr, which is dropped otherwise.
-    environment, folder
-        Its environment and working folder; this process's if None.
-    limits : CompilerLimits, optional
-        Limits in place of the user's.
-    written : int
-        Bytes of output after which the program is stopped.
-    meanwhile : callable, optional
-        Work of ours that need not wait for it.
+    """Run a program with its arguments to its end, or raise OSError if it cannot be started.
 
     Examples
     --------
