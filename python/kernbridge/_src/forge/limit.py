@@ -60,8 +60,7 @@ def cache_stats() -> tuple[int, int]:
     >>> min(cache_stats()) >= 0
     True
     """
-    folder = artefacts.get_cache_dir()
-    held = list(files(folder)) if folder is not None else []
+    held = list(files(artefacts.get_cache_dir()))
     return sum(f.is_entry for f in held), sum(f.bytes for f in held)
 
 
@@ -86,11 +85,8 @@ def clear_cache(name: str | None = None) -> int:
     >>> clear_cache("no_such_module")
     0
     """
-    folder = artefacts.usable()
-    if folder is None:
-        return 0
     removed = set()
-    for file in list(files(folder)):
+    for file in list(files(artefacts.usable())):
         is_module = file.kind == "module"
         if (name is None or (is_module and file.name == name)) and _remove(file):
             removed.add(os.path.dirname(file.path) if is_module else file.path)
@@ -117,8 +113,10 @@ def enforce(folder: Path, most: int) -> None:
             total -= sum(f.bytes for f in notes if _remove(f))
 
 
-def files(folder: Path) -> Iterator[File]:
+def files(folder: Path | None) -> Iterator[File]:
     """List all that kernbridge put into a cache, apart from locks and unfinished builds."""
+    if folder is None:  # there is no cache
+        return
     root = os.path.join(folder, artefacts.VERSION)
     for path in glob.iglob("*/*/*", root_dir=root, include_hidden=True):
         match = _KEPT.fullmatch(path)
@@ -149,8 +147,7 @@ def _remove(file: File) -> bool:
 
 def entries() -> list[File]:
     """List what the cache holds, the last used first, with names. No code is loaded."""
-    folder = artefacts.get_cache_dir()
-    held = [] if folder is None else [f for f in files(folder) if f.is_entry]
+    held = [f for f in files(artefacts.get_cache_dir()) if f.is_entry]
     named = [f._replace(name=f.name or _name_in(f.path)) for f in held]
     return sorted(named, key=lambda f: (-f.used, f.kind, f.name))
 
