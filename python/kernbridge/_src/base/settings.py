@@ -22,9 +22,7 @@ compiler_memory: int | None = None  # bytes; None: what the machine has room for
 EXPORTED_CODE = "KERNBRIDGE_EXPORTED_CODE"
 _EXPORTED_CODE = ("run", "recompile", "refuse")  # as kb_carried_code numbers them
 exported_code = "run"
-CARRY_KERNELS = "KERNBRIDGE_CARRY_KERNELS"
 carry_kernels: bool | None = None  # None: the choice of the environment
-ADJOINT_TEST = "KERNBRIDGE_ADJOINT_TEST"
 adjoint_test: bool | None = None  # None: the choice of the environment
 allowed_imports: tuple[str, ...] = ()
 keeps_64_bits = False  # whether 64-bit outputs keep their dtype if JAX disables 64-bit types
@@ -51,11 +49,11 @@ def set_exported_code(what: str, where: str) -> None:
 
 
 def carries_kernels() -> bool:
-    return bool(switch(CARRY_KERNELS)) if carry_kernels is None else carry_kernels
+    return bool(switch("KERNBRIDGE_CARRY_KERNELS")) if carry_kernels is None else carry_kernels
 
 
 def tests_adjoints() -> bool:
-    return switch(ADJOINT_TEST) is not False if adjoint_test is None else adjoint_test
+    return switch("KERNBRIDGE_ADJOINT_TEST") is not False if adjoint_test is None else adjoint_test
 
 
 def switch(variable: str) -> bool | None:
