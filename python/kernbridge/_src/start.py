@@ -8,10 +8,9 @@ operation that cannot be recorded.
 from __future__ import annotations
 
 import atexit
-import importlib
+import functools
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,16 +18,14 @@ import jax
 from kernbridge import _core
 from kernbridge._src.base import debug, extensions, private_jax, reports, settings
 from kernbridge._src.operation import embed_once, missing_platform, operation, origin
-from kernbridge._src.sharding.partition import SPLIT, TOGETHER
+from kernbridge._src.sharding.partition import SPLIT, TOGETHER, parts_of, sharding_of_results
 
 
-def _later(module: str, function: str, *first: Any) -> Callable[..., Any]:
-    """A function of a module that few programs need, which is imported when it is called."""
+def _call(*arguments: Any) -> Any:
+    """Run a Python function of the user, by a module that few programs need."""
+    from kernbridge._src.numba_cuda import callback
 
-    def call(*rest: Any) -> Any:
-        return getattr(importlib.import_module(f"kernbridge.{module}"), function)(*first, *rest)
-
-    return call
+    return callback.call(*arguments)
 
 
 def _register_targets() -> None:
@@ -46,9 +43,8 @@ def _register_targets() -> None:
     if private_jax.HAS_PARTITIONING:
         carriers = {name: name for name in (embed_once.GPU, *embed_once.ON_CPU.values())}
         for asked, name in (split | carriers).items():
-            shardings = _later("_src.sharding.partition", "sharding_of_results", name)
-            parts = _later("_src.sharding.partition", "parts_of", name)
-            private_jax.register_partitioner(asked, shardings, parts)
+            shardings = functools.partial(sharding_of_results, name)
+            private_jax.register_partitioner(asked, shardings, functools.partial(parts_of, name))
 
 
 def _end_entries() -> None:
@@ -64,7 +60,7 @@ def _end_entries() -> None:
 
 private_jax.hide_frames_of(reports.OURS)
 _register_targets()
-_core.set_caller(_later("_src.numba_cuda.callback", "call"))
+_core.set_caller(_call)
 _core.set_resolver(origin.resolve)
 atexit.register(_end_entries)  # JAX's own handlers were registered before, and are called after it
 os.register_at_fork(after_in_child=operation.after_fork)
