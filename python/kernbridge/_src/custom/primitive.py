@@ -33,7 +33,6 @@ from kernbridge._src.sharding.partition import output_shardings
 OURS = "kernbridge"  # the parameter that users' functions do not see
 TAKEN = frozenset(("ctx", "dims", OURS, "primitive"))
 """Names of arguments that JAX passes by keyword to the functions of primitives."""
-LOOPED = frozenset(("warp",))  # batches itself by shapes that it infers: one slice at a time
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ def _batched(
         return kernel
     # Errors of the kernel itself are raised unchanged.
     jax.eval_shape(kernel, *_slices(levels, avals))
-    if backend not in LOOPED:
+    if backend != "warp":  # which batches itself by shapes that it infers: one slice at a time
         whole = vmapped(kernel, levels)
         with contextlib.suppress(NotImplementedError):
             jax.eval_shape(whole, *(ShapedArray(aval.shape, aval.dtype) for aval in avals))

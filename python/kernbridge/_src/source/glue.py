@@ -85,8 +85,6 @@ KB_MODULE_DESCRIPTION = {sizeof(kb_module), KB_ABI, $count, kb_exports, $last_er
                          KB_START_FAILURE};
 """
 
-_IN_C = {"bool": "_Bool"}
-
 
 def finish(
     label: str,
@@ -237,7 +235,7 @@ def _c_parameter(p: ScannedParameter, i: int) -> tuple[str, str, str]:
         elif not p.type:
             fits = f"KB_FITS_NUMBER({p.ctype})"
         if p.type and not (p.type in HALVES and is_type):
-            taken = _IN_C.get(p.type) or DTYPES[p.type].c
+            taken = "_Bool" if p.type == "bool" else DTYPES[p.type].c
         elif not is_type:
             taken = "void *"
         given = f"*({taken} *)call->attributes[{i}]"
