@@ -53,9 +53,6 @@ class Fingerprint:
         return f"it reads {', '.join(self.opaque)}, whose value has no name outside this process"
 
 
-_RULES = tuple(f"keys/{n}.py" for n in ("fingerprint", "extensions"))
-
-
 class _ById:
     """What belongs to an object, by its identity, for as long as the object lives."""
 
@@ -123,7 +120,8 @@ class _Walk:
         self.codes: list[types.CodeType] = []
         self.escaped: dict[int, Any] = {}  # modules and users' classes that code holds as values
         self.followed: set[tuple[int, str]] = set()
-        put_parts(self.h, ("kernbridge", package_digest.digest_of(*_RULES)))
+        rules = package_digest.digest_of("keys/fingerprint.py", "keys/extensions.py")
+        put_parts(self.h, ("kernbridge", rules))
         self.visited[id(dispatcher)] = (0, dispatcher)
         self.dispatcher(dispatcher, self.root)
         self.follow_escaped()
