@@ -413,15 +413,12 @@ class Placed(Struct):
 
     @property
     def n_devices(self) -> int:
-        return self.sharding.num_devices() if self._is_tiled else 1
-
-    @property
-    def _is_tiled(self) -> bool:
-        return self.sharding is not None and self.sharding.is_tiled()
+        is_tiled = self.sharding is not None and self.sharding.is_tiled()
+        return self.sharding.num_devices() if is_tiled else 1
 
     def parts(self) -> list[tuple[int, np.ndarray]]:
         """For each dimension the number of parts, and the part of each device."""
-        if not self._is_tiled:
+        if self.n_devices == 1:
             return [(1, np.zeros(0, int))] * len(self.term)
         counts = self.sharding.tile_assignment_dimensions()
         place_of_device = np.argsort(self.sharding.tile_assignment_devices())
