@@ -52,13 +52,6 @@ const kb_check_table kb_spread_launches = {.kernel = "", .waits = 1};
 
 static _Thread_local kb_spread *current;
 
-static void free_spread(kb_spread *p)
-{
-    if (p->base)
-        (void)munmap(p->base, p->size);
-    kb_arena_free(p->arena);
-}
-
 /* Addresses alone, which take no memory. */
 static bool reserve(kb_spread *p)
 {
@@ -79,17 +72,15 @@ kb_spread *kb_spread_new(uint32_t n)
 {
     kb_arena *arena = kb_arena_new();
     kb_spread *p = kb_arena_take(arena, 1, sizeof *p);
-    if (!p) {
-        kb_arena_free(arena);
-        return NULL;
+    if (p) {
+        p->arena = arena;
+        p->n_max = n;
+        p->arrays = kb_arena_take(arena, n, sizeof *p->arrays);
+        p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
+        p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
     }
-    p->arena = arena;
-    p->n_max = n;
-    p->arrays = kb_arena_take(arena, n, sizeof *p->arrays);
-    p->about = kb_arena_take(arena, (size_t)n + N_SHARED, sizeof *p->about);
-    p->unwritten.regions = kb_arena_take(arena, n, sizeof *p->unwritten.regions);
-    if (!p->arrays || !p->about || !p->unwritten.regions || !reserve(p)) {
-        free_spread(p);
+    if (!p || !p->arrays || !p->about || !p->unwritten.regions || !reserve(p)) {
+        kb_arena_free(arena);
         return NULL;
     }
     p->outer = current;
@@ -185,7 +176,8 @@ void kb_spread_leave(kb_spread *spread)
     for (uint32_t i = 0; i < spread->table.n_arguments; i++)
         if (spread->arrays[i].is_output && spread->arrays[i].size)
             memcpy(spread->arrays[i].before, spread->arrays[i].now, spread->arrays[i].size);
-    free_spread(spread);
+    (void)munmap(spread->base, spread->size);
+    kb_arena_free(spread->arena);
 }
 
 kb_status kb_spread_run(const kb_frame *frame, kb_run *run, kb_error *err)
