@@ -171,8 +171,8 @@ static const char limits[] =
 typedef struct launch {
     const kb_hostcuda_code *code;
     void *const *parameters;
-    uint32_t sizes[6];
-    uint32_t shared; /* dynamic, bytes */
+    const uint32_t *sizes; /* of the grid, of a block */
+    uint32_t shared;       /* dynamic, bytes */
     kb_checks *checks;
     _Atomic(bool) faulted;
     char *fault; /* room for KB_FAULT_SIZE bytes */
@@ -305,10 +305,9 @@ kb_cu_result kb_hostcuda_run(const kb_hostcuda_code *code, const uint32_t sizes[
                              uint32_t dynamic_shared, void *const *parameters,
                              const kb_xla_frame *xla, char fault[KB_FAULT_SIZE])
 {
-    launch l = {.code = code, .parameters = parameters, .shared = dynamic_shared};
+    launch l = {.code = code, .parameters = parameters, .sizes = sizes, .shared = dynamic_shared};
     int64_t n_blocks, n_threads;
     l.fault = fault;
-    memcpy(l.sizes, sizes, sizeof l.sizes);
     if (!fits(&l, &n_blocks, &n_threads))
         return KB_CU_INVALID_VALUE;
     kb_error err;
@@ -371,9 +370,7 @@ kb_status kb_hostcuda_launch(const char digest[KB_HOSTCUDA_DIGEST], const uint32
     kb_cu_result result = kb_hostcuda_run(code, sizes, dynamic_shared, parameters, xla, fault);
     if (result == KB_HOSTCUDA_FAULT)
         return kb_error_set(err, KB_INTERNAL, "%s", fault);
-    if (result != KB_CU_SUCCESS)
-        return kb_error_set(err, KB_INVALID_ARGUMENT, "%s", limits);
-    return KB_OK;
+    return result == KB_CU_SUCCESS ? KB_OK : kb_error_set(err, KB_INVALID_ARGUMENT, "%s", limits);
 }
 
 enum { BEST_BLOCK = 256 };
