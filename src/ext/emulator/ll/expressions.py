@@ -41,8 +41,7 @@ class Value:
     __and__, __or__, __xor__ = map(_operator, ("and", "or", "xor"))
 
     def __neg__(self) -> Value:
-        negated = f"fneg {self}" if self.f else f"sub {self.kind} 0, {self.name}"
-        return self.made(self.kind, negated)
+        return self.made(self.kind, f"fneg {self}" if self.f else f"sub {self.kind} 0, {self.name}")
 
     def inverse(self) -> Value:
         return self.made(self.kind, f"fdiv {self.kind} 1.0, {self.name}")

@@ -54,8 +54,7 @@ def arithmetic() -> dict[str, str]:
         functions[f"kb.fpto{sign}i.{suffix}.i{bits}"] = returned(n)
     for real, suffix in _REALS[1:]:
         x, y = arguments(f"{real} %x, {real} %y")
-        whole = call(real, f"llvm.floor.{suffix}", x / y)
-        functions[f"kb.frem.{suffix}"] = returned(x - whole * y)
+        functions[f"kb.frem.{suffix}"] = returned(x - call(real, f"llvm.floor.{suffix}", x / y) * y)
     return functions
 
 
@@ -98,11 +97,6 @@ done:
 def _atomic(kind: str, operation: str) -> str:
     return f"""{kind} (ptr %at, {kind} %v) {{
         %old = atomicrmw {operation} ptr %at, {kind} %v monotonic ret {kind} %old }}"""
-
-
-def _file(head: str, functions: dict[str, str]) -> str:
-    text = "\n".join(_formatted(name, function) for name, function in functions.items())
-    return f"{_NOTE}\n{head}\n{text}\n{''.join(_declared(text))}"
 
 
 def _formatted(name: str, function: str) -> str:
@@ -165,5 +159,6 @@ FILES = {
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (head, functions) in FILES.items():
-        (folder / name).write_text(_file(head, functions()))
+    for file, (head, functions) in FILES.items():
+        text = "\n".join(_formatted(name, function) for name, function in functions().items())
+        (folder / file).write_text(f"{_NOTE}\n{head}\n{text}\n{''.join(_declared(text))}")
