@@ -24,10 +24,11 @@ __device__ char (&complex_of(...))[1];
 template <typename T> struct scalar {
     enum { value = sizeof(complex_of((T *)nullptr)) - 1 };
 };
-#define KERNBRIDGE_SCALAR(T, number)                                                               \
-    template <> struct scalar<T> {                                                                 \
+#define KERNBRIDGE_VALUE(type, number)                                                             \
+    struct type {                                                                                  \
         enum { value = number };                                                                   \
     };
+#define KERNBRIDGE_SCALAR(T, number) template <> KERNBRIDGE_VALUE(scalar<T>, number)
 KERNBRIDGE_SCALAR(bool, 1)
 KERNBRIDGE_SCALAR(char, 2)
 KERNBRIDGE_SCALAR(signed char, 2)
@@ -52,26 +53,17 @@ template <typename T> struct pointee : scalar<T> {
 };
 template <typename T> struct pointee<volatile T> : pointee<T> {
 };
-template <typename T> struct pointee<const T> {
-    enum { value = pointee<T>::value | constant };
-};
+template <typename T> KERNBRIDGE_VALUE(pointee<const T>, pointee<T>::value | constant)
 template <typename T> struct pointee<const volatile T> : pointee<const T> {
 };
-template <typename T> struct pointee<T *> {
-    enum { value = strange };
-};
+template <typename T> KERNBRIDGE_VALUE(pointee<T *>, strange)
 
 template <typename T> struct code : scalar<T> {
 };
-template <typename T> struct code<T &> {
-    enum { value = strange };
-};
-template <typename T> struct code<T &&> {
-    enum { value = strange };
-};
-template <typename T> struct code<T *> {
-    enum { value = pointee<T>::value | pointer };
-};
+template <typename T> KERNBRIDGE_VALUE(code<T &>, strange)
+template <typename T> KERNBRIDGE_VALUE(code<T &&>, strange)
+template <typename T> KERNBRIDGE_VALUE(code<T *>, pointee<T>::value | pointer)
+#undef KERNBRIDGE_VALUE
 
 template <int... codes> struct codes_of {
 };
