@@ -90,8 +90,11 @@ class _Copies:
             found = _ROOT.match(value.__name__)
             if found and found["cuda"]:
                 return self._named(value, value.__name__, "")
-            is_foreign = extensions.is_library(value.__name__) and not found
-            return value if is_foreign else _Module(value, self)
+            if extensions.is_library(value.__name__) and not found:
+                return value
+            made = ModuleType(value.__name__)
+            vars(made)["__getattr__"] = lambda name: self.of(getattr(value, name))
+            return made
         if type(value) is tuple:
             return tuple(map(self.of, value))
         is_kernel = fingerprint.is_dispatcher(value) and fingerprint.is_mlir(value)
@@ -135,12 +138,3 @@ class _Copies:
             f"{self._label}: the kernel uses {what} of numba-cuda-mlir, and Numba-CUDA, which "
             "compiles it for CPUs, has no such name; run it on a GPU [KB4005]"
         )
-
-
-class _Module(ModuleType):
-    def __init__(self, original: ModuleType, copies: _Copies) -> None:
-        super().__init__(original.__name__)
-        self._original, self._copies = original, copies
-
-    def __getattr__(self, name: str) -> Any:
-        return self._copies.of(getattr(self._original, name))
