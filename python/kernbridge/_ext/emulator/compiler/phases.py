@@ -20,8 +20,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from kernbridge._ext.emulator.compiler import atomics
-from kernbridge._src.llvm import text as llvm_text
-from kernbridge._src.llvm.text import Function, Instruction, Module
+from kernbridge._src.llvm.text import Function, Instruction, Module, declared_once
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.numba_common.private_llvmlite import run_once
 
@@ -49,8 +48,7 @@ def in_phases(module: Any, machine: Any) -> Any:
     defined = {f.name for f in module.functions if not f.is_declaration}
     if defined != _PARTS or not _WAITS.isdisjoint(f.name for f in module.functions):
         return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     read = Module(str(module))
     _take_frame(read.functions["kb_thread"])
     placed = llvm.parse_assembly(str(read))
@@ -64,9 +62,7 @@ def in_phases(module: Any, machine: Any) -> Any:
     passes.add_register_to_memory_pass()
     run_once(passes, cut.get_function("kb_thread"), builder)
     phases = _Phases(Module(str(cut)))
-    if not phases.are_regular:
-        return module
-    return llvm.parse_assembly(phases.written())
+    return llvm.parse_assembly(phases.written()) if phases.are_regular else module
 
 
 def _take_frame(kernel: Function) -> None:
@@ -130,8 +126,7 @@ class _Phases:
         )
 
     def _is_pure(self, i: Instruction) -> bool:
-        is_known = i.opcode in _PURE or i.callee.startswith(_PURE_CALLS)
-        return is_known or _address(i) in self._slots
+        return i.opcode in _PURE or i.callee.startswith(_PURE_CALLS) or _address(i) in self._slots
 
     def _find_varying(self) -> None:
         """Find the values that may differ in the threads of a block, and what depends on these."""
@@ -231,7 +226,7 @@ kb.{n}:
   switch i64 %kb.{n}.next, label %kb.done [ {targets} ]""")
         lines += ["kb.done:", "  ret void", "}"]
         self._module.lines[self._module.lines.index(self._kernel)] = "\n".join(lines)
-        return llvm_text.declared_once(str(self._module))
+        return declared_once(str(self._module))
 
     def _phase(self, start: str) -> str:
         """The function that runs a phase for all threads, and returns which one is next."""
