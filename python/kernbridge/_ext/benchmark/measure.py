@@ -8,19 +8,17 @@ from the results: XLA drops what a barrier holds if nothing reads it.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from kernbridge._ext.benchmark.result import KWARGS, BenchmarkRecord, BenchmarkResult, centre
 from kernbridge._src.base import private_jax
@@ -111,17 +109,17 @@ def _prepare(
         def body(i: Any, carry: Any) -> Any:
             operands, kept, token = carry
             if tied:
-                operands, token = lax.optimization_barrier((operands, token))
+                operands, token = jax.lax.optimization_barrier((operands, token))
                 results = evaluate(*operands)
             else:  # XLA cannot see that `first` is 0, so this branch holds the call here
-                results = lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
-            for result in lax.optimization_barrier(results):
+                results = jax.lax.cond(i >= first, evaluate, lambda *_: kept, *operands)
+            for result in jax.lax.optimization_barrier(results):
                 if result.size and not jnp.issubdtype(result.dtype, jax.dtypes.extended):
                     token = token + (result[(0,) * result.ndim] != 0).astype(token.dtype)
             return operands, results, token
 
-        start = [lax.full(aval.shape, 0, aval.dtype) for aval in avals]
-        _, results, token = lax.fori_loop(0, n, body, (operands, start, first), unroll=unroll)
+        start = [jax.lax.full(aval.shape, 0, aval.dtype) for aval in avals]
+        _, results, token = jax.lax.fori_loop(0, n, body, (operands, start, first), unroll=unroll)
         return [*results, token]
 
     compiled = jax.jit(repeated)
@@ -236,7 +234,7 @@ class BenchmarkConfig:
         """Return a config whose arrays are on a device (JAX's default device) or sharding."""
         args = jax.tree.map(lambda x: jax.device_put(x, device) if _is_array(x) else x, self.args)
         jax.block_until_ready(args)
-        return dataclasses.replace(self, args=args)
+        return replace(self, args=args)
 
 
 @hides_frames

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import itertools
 import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ class BenchmarkRecord:
     __repr__ = __str__
 
 
-_FIELDS = tuple(f.name for f in dataclasses.fields(BenchmarkRecord))
+_FIELDS = tuple(f.name for f in fields(BenchmarkRecord))
 KWARGS = ("kernel_kwargs", "data_kwargs")
 _NAME = "primitive_name"
 _TEXTS = (_NAME, "platform", "backend", "label", "error")
@@ -256,7 +255,7 @@ class BenchmarkResult:
 
     def to_dict(self) -> dict[str, Any]:
         """``{"primitive_name": ..., "records": [{field: value, ...}, ...]}``."""
-        records = [dataclasses.asdict(record) for record in self._records]
+        records = [asdict(record) for record in self._records]
         return {_NAME: self.primitive_name, "records": records}
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:

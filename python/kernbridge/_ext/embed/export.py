@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import export
 
 from kernbridge._src.base import private_jax
 from kernbridge._src.base.dtypes import BITS
@@ -43,7 +42,7 @@ _Program = tuple[bytes, list[str]]  # StableHLO, and the lines of its arguments 
 @hides_frames
 def export_bundle(
     path: str | os.PathLike[str],
-    fun: Callable[..., Any] | export.Exported,
+    fun: Callable[..., Any] | jax.export.Exported,
     *avals: Any,
     platforms: Sequence[str] | None = None,
     with_values: bool = False,
@@ -102,7 +101,7 @@ def export_bundle(
     >>> sorted(file.name for file in folder.iterdir())
     ['manifest.txt', 'program.cpu.mlirbc']
     """
-    if not isinstance(fun, export.Exported) and not callable(fun):
+    if not isinstance(fun, jax.export.Exported) and not callable(fun):
         raise TypeError(
             f"export_bundle: fun is {fun!r}, expected a function or a jax.export.Exported [KB6104]"
         )
@@ -137,7 +136,7 @@ def export_bundle(
 def _exported_for(
     platform: str, fun: Callable[..., Any], args: Sequence[Any], other_targets: Sequence[str]
 ) -> Any:
-    if isinstance(fun, export.Exported):
+    if isinstance(fun, jax.export.Exported):
         if platform not in fun.platforms:
             raise ExportError(
                 f"export_bundle: the program was exported for {', '.join(fun.platforms)}, but the "
@@ -150,9 +149,9 @@ def _exported_for(
             return fun
         fun = fun.call
     jitted = fun if isinstance(fun, jax.stages.Wrapped) else jax.jit(fun)
-    checks = [export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
+    checks = [jax.export.DisabledSafetyCheck.custom_call(target) for target in other_targets]
     try:
-        return export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
+        return jax.export.export(jitted, platforms=[platform], disabled_checks=checks)(*args)
     except NotImplementedError as e:
         if "callback" not in str(e):
             raise
@@ -165,7 +164,7 @@ def _exported_for(
 
 def _arguments_of(fun: Any) -> tuple[Any, ...]:
     """Return the shapes of an exported program's arguments; nothing for a function."""
-    if not isinstance(fun, export.Exported):
+    if not isinstance(fun, jax.export.Exported):
         return ()
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in fun.in_avals]
     args, keywords = jax.tree.unflatten(fun.in_tree, shapes)
@@ -180,7 +179,7 @@ def _arguments_of(fun: Any) -> tuple[Any, ...]:
 def argument_names(fun: Any, args: Sequence[Any]) -> list[str]:
     """Return a name for every array: the parameter of the function, and the path in its value."""
     names = [f"args[{i}]" for i in range(len(args))]
-    if not isinstance(fun, export.Exported):
+    if not isinstance(fun, jax.export.Exported):
         with contextlib.suppress(TypeError, ValueError):  # a callable without a signature
             bound = inspect.signature(fun).bind(*args).arguments
             kinds = inspect.signature(fun).parameters

@@ -23,7 +23,6 @@ from kernbridge import _core
 from kernbridge._ext.emulator.cuda_source import CPP_ON_CPU
 from kernbridge._ext.nvrtc import nvrtc
 from kernbridge._src.base import errors, settings
-from kernbridge._src.base.errors import KernelError, coded, counted
 from kernbridge._src.base.exact import exact_items
 from kernbridge._src.base.lru import LRUCache
 from kernbridge._src.base.packing import sealed
@@ -34,7 +33,6 @@ from kernbridge._src.keys import function_state
 from kernbridge._src.operation import spec as specs
 from kernbridge._src.operation.operation import Operation, about, as_html, shown
 from kernbridge._src.operation.primitive import watching
-from kernbridge._src.operation.spec import FROM_SIGNATURE, OperationSpec
 from kernbridge._src.plan.frontend import Lowered, PlannedFrontend, plan, zeros
 from kernbridge._src.plan.launch import LaunchRule, find_dim
 from kernbridge._src.plan.program import Program, Value, Word
@@ -68,7 +66,7 @@ def scan(
     try:
         return scanner.scan_kernel(Source([(file, text)]), name, join_tokens(params), machine_code)
     except ValueError as e:
-        raise KernelError(coded(f"{label}: {e}", "KB4007")) from None
+        raise errors.KernelError(errors.coded(f"{label}: {e}", "KB4007")) from None
 
 
 def names_for_rules(function: ScannedFunction, defaults: Mapping[str, Any]) -> list[str]:
@@ -143,7 +141,7 @@ class CudaKernelFrontend(PlannedFrontend):
             if len(pointers) != len(arrays):
                 listed = ", ".join(f"{p.ctype} {p.name}".strip() for p in self.scanned.parameters)
                 raise TypeError(
-                    f"{self.label} takes {counted(len(pointers), what)}, and the call has "
+                    f"{self.label} takes {errors.counted(len(pointers), what)}, and the call has "
                     f"{len(arrays)}; its parameters are ({listed}): pointers to const are inputs, "
                     "unless params= says otherwise [KB2001]"
                 )
@@ -338,7 +336,7 @@ watching.append(_compile_together)
 def cuda_kernel(
     source: str,
     name: str,
-    outs: Any = FROM_SIGNATURE,
+    outs: Any = specs.FROM_SIGNATURE,
     *,
     signature: str | None = None,
     inplace: str | None = None,
@@ -489,7 +487,8 @@ def operation_of(
     others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
     rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
     given = {**given, "vmap_method": rule.vmap_method(given["vmap_method"])}
-    spec = OperationSpec.of(given, label, given["outs"], names_for_rules(function, values), arrays)
+    names = names_for_rules(function, values)
+    spec = specs.OperationSpec.of(given, label, given["outs"], names, arrays)
     frontend = CudaKernelFrontend(
         *(label, file, function, rule, bool(given["zero_outputs"]), code(label, function)),
         *(declared, values, bool(given.get("check"))),
@@ -543,7 +542,7 @@ class CudaKernel:
     __module__ = "kernbridge"
     __getattr__ = Operation.__getattr__
 
-    def __init__(self, spec: OperationSpec, frontend: CudaKernelFrontend) -> None:
+    def __init__(self, spec: specs.OperationSpec, frontend: CudaKernelFrontend) -> None:
         function, attrs = frontend.scanned, frontend.values
         spec.check_names(function.parameter_names, names_for_rules(function, attrs))
         self.spec = spec

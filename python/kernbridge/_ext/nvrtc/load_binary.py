@@ -26,7 +26,6 @@ from kernbridge._src.scan.functions import ScannedFunction
 from kernbridge._src.signatures.array_types import ANY
 from kernbridge._src.source import compiled_types, load
 from kernbridge._src.source.frontend import Described
-from kernbridge._src.source.load import Functions, named_functions
 from kernbridge._src.source.module import CompiledModule, open_library, register_all
 
 _FATBIN = (0xBA55ED50).to_bytes(4, "little")
@@ -53,7 +52,7 @@ _opened: dict[str, str] = {}  # path -> digest of what was opened there
 @hides_frames
 def load_binary(
     path: str | Path,
-    functions: Functions = None,
+    functions: load.Functions = None,
     *,
     name: str | None = None,
     platform: str | None = None,
@@ -175,14 +174,14 @@ def load_binary(
 def _with_header(
     name: str,
     file: Path,
-    functions: Functions,
+    functions: load.Functions,
     header: str | Path,
     options: dict[str, Any],
     data: bytes,
 ) -> CompiledModule:
     """Build a library that calls functions of a library with the types that a header declares."""
     label = f"load_binary {name!r}"
-    for function, signature in named_functions(label, functions) or (("", None),):
+    for function, signature in load.named_functions(label, functions) or (("", None),):
         if "->" not in (signature or ""):
             raise KernelError(
                 f"{label}: with header, functions has a signature for each function, and "
@@ -263,10 +262,10 @@ def _without_name(data: bytes) -> bytes:
 
 
 def _functions_of(
-    name: str, file: Path, exports: Mapping[str, Described], functions: Functions
+    name: str, file: Path, exports: Mapping[str, Described], functions: load.Functions
 ) -> list[ScannedFunction]:
     label = f"load_binary {name!r}"
-    given = named_functions(label, list(exports) if functions is None else functions) or ()
+    given = load.named_functions(label, list(exports) if functions is None else functions) or ()
     named = tuple((n, _as_built(label, n, tokens, exports.get(n))) for n, tokens in given)
     if not named or any(tokens is None for _, tokens in named):
         raise KernelError(
