@@ -13,6 +13,7 @@ if `cuda.In` protects it, or if its elements are not aligned.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import os
 import struct
@@ -178,16 +179,13 @@ class HostDriver:
             raise failure(self.api, "cuMemHostRegister", code)
         self.alive[pointer] = None
 
-    def _handle(self, kind: Any) -> Any:
+    def _handle(self, kind: Any, flags: int) -> Any:
         handle = next(_HANDLES)
         self.alive[handle] = None
         return kind(handle)
 
-    def cuStreamCreate(self, flags: int) -> Any:
-        return self._handle(binding.CUstream)
-
-    def cuEventCreate(self, flags: int) -> Any:
-        return self._handle(binding.CUevent)
+    cuStreamCreate = functools.partialmethod(_handle, binding.CUstream)
+    cuEventCreate = functools.partialmethod(_handle, binding.CUevent)
 
     def cuEventRecord(self, event: Any, stream: Any) -> None:
         self.alive[int(event)] = time.perf_counter()
