@@ -135,8 +135,7 @@ def check_rules(
                 what = f"outputs against {first.backend}"
                 checks.append(checker.compare(what, first.outputs, checker.outputs))
             first = first or checker
-            checks += checker.derivatives(finite_differences, require)
-            checks += checker.vmaps(batch)
+            checks += [*checker.derivatives(finite_differences, require), *checker.vmaps(batch)]
     failed = [c for c in checks if c.status == "failed"]
     if failed:
         lines = "\n".join(f"  {c}" for c in failed)
