@@ -316,15 +316,6 @@ static _Noreturn void fail_race(kb_thread *t, const access *a, kb_race_party oth
                   PLACE_TEXT(t, kb_race_site(other)), between ? "barrier of the grid" : "barrier");
 }
 
-/* Whether it is a race is known when the thread has written. */
-static bool postpone(kb_checks *c, kb_thread *t, const access *a, kb_race_party other,
-                     uint32_t block)
-{
-    c->late = (struct kb_late_race){t, a->row, a->offset, a->size, a->site, block, other, {0}};
-    memcpy(c->late.before, tagged(c->rows->of[a->row].first + a->offset, 0), a->size);
-    return true;
-}
-
 void kb_checks_settle_race(kb_checks *c)
 {
     struct kb_late_race *l = &c->late;
@@ -351,10 +342,15 @@ static void check_races(kb_thread *t, const access *a, uint64_t i)
         uint32_t block = time < now.block ? block_of(c, time) : c->block;
         bool in_order = kb_fences_order(&c->fences, &now, other, block, c->block, t->index);
         if (!in_order && c->may_be_same && a->kind == KB_ACCESS_WRITE &&
-            a->size <= sizeof c->late.before)
-            same = postpone(c, t, a, other, block);
-        else if (!in_order)
+            a->size <= sizeof c->late.before) {
+            /* Whether it is a race is known when the thread has written. */
+            c->late =
+                (struct kb_late_race){t, a->row, a->offset, a->size, a->site, block, other, {0}};
+            memcpy(c->late.before, tagged(c->rows->of[a->row].first + a->offset, 0), a->size);
+            same = true;
+        } else if (!in_order) {
             fail_race(t, a, other, block);
+        }
     }
     kb_race_note(cell, more, &now, who, same);
 }

@@ -93,19 +93,16 @@ static uint64_t end_byte(const kb_range *r)
     return r->base + (uint64_t)r->high;
 }
 
-static bool overlap(const kb_range *a, const kb_range *b)
-{
-    return kb_range_first(a, 0) < end_byte(b) && kb_range_first(b, 0) < end_byte(a);
-}
-
 /* Gives each range the first one that it is connected with. */
 static void find_groups(kb_range ranges[], uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         ranges[i].group = i;
         for (uint32_t j = 0; j < i; j++) {
-            uint32_t from = ranges[i].group, to = ranges[j].group;
-            if (from == to || !overlap(&ranges[i], &ranges[j]))
+            const kb_range *a = &ranges[i], *b = &ranges[j];
+            uint32_t from = a->group, to = b->group;
+            bool overlap = kb_range_first(a, 0) < end_byte(b) && kb_range_first(b, 0) < end_byte(a);
+            if (from == to || !overlap)
                 continue;
             for (uint32_t k = 0; k <= i; k++)
                 if (ranges[k].group == from || ranges[k].group == to)

@@ -132,21 +132,16 @@ static void describe(kb_spread *p, uint32_t i, const kb_xla_buffer *like, const 
     };
 }
 
-/* Elements of less than a byte are packed. */
-static uint64_t size_of(const kb_xla_buffer *like)
-{
-    enum { BYTE = 8 };
-    int64_t count = kb_buffer_count(like);
-    return count > 0 ? ((uint64_t)count * kb_dtype_bits(like->dtype) + BYTE - 1) / BYTE : 0;
-}
-
 bool kb_spread_add(kb_spread *p, void **data, const kb_xla_buffer *like, const char *name,
                    bool is_output)
 {
     uint32_t i = p->table.n_arguments, first = 0;
     if (i == p->n_max || like->rank > KB_CHECK_DIMS)
         return false;
-    uint64_t size = size_of(like);
+    enum { BYTE = 8 };
+    int64_t count = kb_buffer_count(like);
+    uint64_t bits = count > 0 ? (uint64_t)count * kb_dtype_bits(like->dtype) : 0;
+    uint64_t size = (bits + BYTE - 1) / BYTE; /* elements of less than a byte are packed */
     while (first < i && !(size && p->arrays[first].before == *data))
         first++;
     moved_array *m = &p->arrays[i];
