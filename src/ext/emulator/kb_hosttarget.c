@@ -24,16 +24,13 @@ static kb_status instantiate(const kb_xla_frame *xla, kb_error *err)
     s = kb_handler_find(xla, &frame.kernel, &call, err);
     if (s != KB_OK || kb_target_is_prepared(frame.kernel, KB_DEVICE_HOST))
         return s;
-    for (uint32_t i = 0; i < frame.kernel->plan.n_steps; i++) {
+    for (uint32_t i = 0; s == KB_OK && i < frame.kernel->plan.n_steps; i++) {
         const kb_launch_step *launch = frame.kernel->plan.steps[i].other;
-        if (frame.kernel->plan.steps[i].kind != KB_STEP_LAUNCH)
-            continue;
-        s = kb_hostcuda_provide(launch->function, frame.kernel->name, err);
-        if (s != KB_OK)
-            return s;
+        if (frame.kernel->plan.steps[i].kind == KB_STEP_LAUNCH)
+            s = kb_hostcuda_provide(launch->function, frame.kernel->name, err);
     }
     kb_hostcuda_enter(&frame);
-    return kb_target_prepare_steps(&frame, err);
+    return s == KB_OK ? kb_target_prepare_steps(&frame, err) : s;
 }
 
 static kb_status run(const kb_frame *frame, kb_error *err)
