@@ -99,9 +99,7 @@ def fitted(label: str, kernel: Any, text: str, names: set[str]) -> str:
     parameters C++ and Numba-CUDA pass in different ways are refused.
     """
     module = Module(text)
-    for name, function in module.defined.items():
-        if name not in names:
-            continue
+    for name, function in ((n, f) for n, f in module.defined.items() if n in names):
         wanted = str(kernel.get_function(name).global_value_type)
         types = ", ".join(split(parameter, " ")[0] for parameter in function.parameters)
         found = f"{function.result} ({types})"
