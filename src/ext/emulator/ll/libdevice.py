@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from itertools import product
-from operator import or_
+from operator import mul, or_, truediv
 from pathlib import Path
 
 import halves
@@ -79,8 +79,7 @@ def _roots() -> dict[str, str]:
     root = call("double", "llvm.sqrt.f64", x)
     inverse, minus = root.inverse(), -root
     lost, left = fma(minus, root, x), fma(minus, inverse, "double 1.0")
-    half = inverse * inverse * -0.5
-    better = fma(inverse, fma(lost, half, left), inverse)
+    better = fma(inverse, fma(lost, inverse * inverse * -0.5, left), inverse)
     usual = x.compared("ogt", 0.0) & x.compared("olt", _INFINITY)
     found = {"rsqrt": returned(usual.choose(better, inverse) * back)}
     found["rsqrtf"] = returned(call("float", "llvm.sqrt.f32", *arguments("float %x")).inverse())
@@ -167,10 +166,8 @@ def conversions() -> dict[str, str]:
         for name in ("add", "sub"):
             x, y = (call(real, fence, x) for x in arguments(two))
             found[f"{d}{name}_rn"] = returned(x.by(f"f{name}", y))
-        x, y = arguments(two)
-        found[f"{d}mul_rn"] = returned(call(real, fence, x * y))
-        x, y = arguments(two)
-        found[f"{d}div_rn"] = returned(x / y)
+        found[f"{d}mul_rn"] = returned(call(real, fence, mul(*arguments(two))))
+        found[f"{d}div_rn"] = returned(truediv(*arguments(two)))
         found[f"{d}rcp_rn"] = f"{real} ({real} %x) {{ %r = fdiv {real} 1.0, %x ret {real} %r }}"
         found[f"{d}sqrt_rn"] = _calling(f"llvm.sqrt.{suffix}", real, "x")
         found[f"fma{f}_rn"] = _calling(f"llvm.fma.{suffix}", real, "xxx")
@@ -211,8 +208,7 @@ def integers() -> dict[str, str]:
             (f"popc{ll}", "ctpop"),
         ):
             n = call(kind, f"llvm.{called}.{kind}", *arguments(f"{kind} %x"), *more)
-            counts = ll and called.startswith("ct")
-            found[name] = returned(n.to("i32", "trunc") if counts else n)
+            found[name] = returned(n.to("i32", "trunc") if ll and called.startswith("ct") else n)
         (x,) = arguments(f"{kind} %x")
         before = call(kind, f"llvm.cttz.{kind}", x, "i1 false")
         n = x.compared("eq", 0).choose(0, before + 1)
