@@ -298,7 +298,9 @@ def _explained(method: Any, got: str) -> Any:
         except Exception as e:
             if mode.current() is not None and not isinstance(e, KernbridgeError):
                 name, parameters = self.py_func.__name__, inspect.signature(self.py_func).parameters
-                given = ", ".join(map(_shown, args))
+                given = ", ".join(
+                    typed(a.dtype, a.shape) if hasattr(a, "dtype") else f"{a!r:.40}" for a in args
+                )
                 e.add_note(
                     f"kernel {name!r}: expected {name}[blocks, threads]({', '.join(parameters)}), "
                     "where both are integers or tuples of up to three, and each argument an array, "
@@ -307,10 +309,6 @@ def _explained(method: Any, got: str) -> Any:
             raise
 
     return call
-
-
-def _shown(value: Any) -> str:
-    return typed(value.dtype, value.shape) if hasattr(value, "dtype") else f"{value!r:.40}"
 
 
 def adopt_dispatchers(wanted: str) -> None:
