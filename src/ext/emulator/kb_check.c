@@ -47,9 +47,8 @@ void kb_checks_phase(kb_checks *c)
     c->n_begins = 0;
     c->global.phase = tick(c);
     for (uint32_t i = 0; i < c->table->n_arguments; i++) {
-        const kb_range *r = &c->ranges[i];
         kb_check_row *row = &c->rows->of[i + 1];
-        uint64_t first = kb_range_first(r, c->slice);
+        uint64_t first = kb_range_first(&c->ranges[i], c->slice);
         row->first = first & KB_CHECK_ADDRESS;
         c->written[i] = kb_unwritten_find(first, row->size);
         row->since = c->written[i] ? c->global.phase : 0;
@@ -70,9 +69,8 @@ void kb_checks_free(kb_checks *c)
 uint64_t kb_checks_shared(const kb_checks *c, const kb_check_array *about,
                           const unsigned char *memory)
 {
-    bool is_spread = about->flags & KB_CHECK_SPREAD;
     uint64_t of_block = c->begun ? (uint64_t)c->block * KB_CHECK_STRIDE : 0;
-    return about->offset + (is_spread ? of_block : (uintptr_t)memory);
+    return about->offset + (about->flags & KB_CHECK_SPREAD ? of_block : (uintptr_t)memory);
 }
 
 void kb_checks_place(kb_checks *c, uint32_t range, uint64_t first)

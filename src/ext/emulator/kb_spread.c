@@ -55,9 +55,8 @@ static _Thread_local kb_spread *current;
 /* Addresses alone, which take no memory. */
 static bool reserve(kb_spread *p)
 {
-    uint64_t n = (uint64_t)p->n_max + N_SHARED;
     for (p->bits = PLACE_BITS; p->bits >= PLACE_BITS_MIN; p->bits--) {
-        p->size = n << p->bits;
+        p->size = ((uint64_t)p->n_max + N_SHARED) << p->bits;
         void *base =
             mmap(NULL, p->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base != MAP_FAILED) {
@@ -300,7 +299,6 @@ void *kb_spread_shared(kb_thread *t, const void *key, const char *name, uint64_t
         declare(t, i, name, key ? size : 0, item, shape);
         p->keys[i] = key;
     }
-    const kb_check_array *about = &p->about[p->table.n_arguments + i];
     // NOLINTNEXTLINE(performance-no-int-to-ptr): kept as a number
-    return (void *)(uintptr_t)kb_checks_shared(c, about, NULL);
+    return (void *)(uintptr_t)kb_checks_shared(c, &p->about[p->table.n_arguments + i], NULL);
 }

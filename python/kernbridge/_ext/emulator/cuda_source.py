@@ -215,8 +215,7 @@ class _Translation:
         return _refused(self.label, self._place(position), what)
 
     def _place(self, position: int) -> str:
-        i = bisect.bisect_right(self.starts, position) - 1
-        marker = self.markers[i]
+        marker = self.markers[bisect.bisect_right(self.starts, position) - 1]
         line = int(marker[1]) + self.text.count("\n", marker.end() + 1, position)
         return f"{marker[2]}:{line}"
 
@@ -300,8 +299,7 @@ class _Translation:
             )
         ]
         lines = "\n" * self.text.count("\n", start, declared.end())
-        new = "; " * bool(changes) + " ".join(made) + lines
-        return [*changes, (start, declared.end(), new)]
+        return [*changes, (start, declared.end(), "; " * bool(changes) + " ".join(made) + lines)]
 
     def _is_in_function(self, position: int) -> bool:
         """Whether the innermost braces around a place belong to no namespace."""

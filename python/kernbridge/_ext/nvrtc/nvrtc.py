@@ -436,8 +436,7 @@ def _headers(
 def _names_in(text: str) -> _Names:
     known = _UNSEEN.search(text) is None
     text = _SPLICE.sub("", text)
-    included = [match[1] for match in _DIRECTIVE.finditer(text)]
-    names = dict.fromkeys((*included, *asks(text)))
+    names = dict.fromkeys((*(found[1] for found in _DIRECTIVE.finditer(text)), *asks(text)))
     known = known and None not in names  # where a macro makes a name
     return tuple(filter(None, names)), known
 

@@ -51,8 +51,7 @@ def _odd(v: Value, bits: int, inexact: Value, beyond: Value) -> str:
     """A function that returns `v`, whose error is not zero if `inexact`, and away from it if so."""
     n = v.to(f"i{bits}")
     keep = inexact.choose(n.to("i1", "trunc"), "true")
-    moved = n + beyond.choose(1, -1, n.kind)
-    return returned(keep.choose(n, moved).to(v.kind))
+    return returned(keep.choose(n, n + beyond.choose(1, -1, n.kind)).to(v.kind))
 
 
 def rounding_to_odd() -> dict[str, str]:

@@ -243,8 +243,7 @@ kb.{n}:
                 lines.append(f"  store {kind} {old}, ptr {name}")
                 end.append(f"  {new} = load {kind}, ptr {name}")
                 end.append(f"  store {kind} {new}, ptr {all_}")
-        lines += map(str, self._made)
-        lines += map(self._instead, self._blocks[start].instructions)
+        lines += [*map(str, self._made), *map(self._instead, self._blocks[start].instructions)]
         for name in self._reach(start, self._starts):
             lines.append(f"{name[1:]}:")
             if name in self._starts:
@@ -268,8 +267,7 @@ kb.{n}:
   {what} = ptrtoint ptr {i.operands[1].value} to i64
   {key} = or i64 {what}, %kb.key
   store i64 {key}, ptr %kb.result"""
-        is_plain = _address(i) and not i.flags
-        return f"{i.text}, !llvm.access.group !{_NODE}" if is_plain else i.text
+        return f"{i.text}, !llvm.access.group !{_NODE}" if _address(i) and not i.flags else i.text
 
     def _kind(self, name: str) -> str:
         """A type of the size of a variable that is a multiple of its alignment."""
