@@ -189,7 +189,7 @@ def _by_enzyme(program: Any) -> Any:
     equations = []
     for eqn in program.eqns:
         primitive, params = eqn.primitive, eqn.params
-        if primitive is call_p and not derivatives.why_not(params["frontend"]):
+        if primitive == call_p and not derivatives.why_not(params["frontend"]):
             frontend, call = params["frontend"], replace(params["call"], levels=NONE)
             levels = params["call"].levels
             primitive = tangents.operation_p

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import operator
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -95,6 +96,17 @@ try:
     HAS_PARTITIONING = HAS_INSIDES
 except UnknownVersionError as _error:
     _warn_of(_error, "a sharded operand is gathered before every call outside shard_map")
+
+
+def let_checkify_see(primitive: Any, named: Callable[..., Any] = lambda p, _: p) -> None:
+    """Let the NaN checks of checkify, if that is imported, see what a primitive returns."""
+    checkify = sys.modules.get("jax._src.checkify")
+    rules: dict[Any, Any] = getattr(checkify, "error_checks", {})
+    check: Any = getattr(checkify, "nan_error_check", None)
+    if check and primitive not in rules:
+        rules[primitive] = lambda *given, **params: check(
+            named(primitive, params), *given, **params
+        )
 
 
 def own_lines() -> AbstractContextManager[None]:

@@ -307,6 +307,7 @@ class XLACustomKernel(RuleTable):
         operands, types = as_operands(repr(self.name), ins)
         outputs = spec.outputs_for(types, {})
         params = params_of(self, len(operands), outputs, bound, keywords)
+        private_jax.let_checkify_see(self.primitive)
         return outputs.unflatten(self.primitive.bind(*primitive.match_varying(operands), **params))
 
     def _jitted(self, spec: OperationSpec, bound: Bound, keywords: dict[str, Any]) -> Any:

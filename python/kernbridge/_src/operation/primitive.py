@@ -165,6 +165,30 @@ def new_primitive(name: str, kind: type = Primitive) -> Any:
     return primitive
 
 
+class _Named(Primitive):
+    """A primitive under the name of a kernel. For all else, JAX takes it for the one without."""
+
+    def __init__(self, of: Any, name: str) -> None:
+        self.__dict__.update(vars(of), name=name, of=of)
+        self.def_impl(functools.partial(xla.apply_primitive, self))
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "of", other) is self.of
+
+    def __hash__(self) -> int:
+        return hash(self.of)
+
+
+_named = functools.cache(_Named)
+
+
+def named(primitive: Any, params: Mapping[str, Any]) -> Any:
+    """The primitive under the name of the kernel that its parameters are about."""
+    about = params.get("tangent") or params["frontend"]
+    private_jax.let_checkify_see(primitive, named)
+    return _named(primitive, about.name)
+
+
 call_p = new_primitive("kernbridge_call")
 watching: list[Any] = []  # called with each front end and "" when it is traced, or its platform
 
@@ -198,7 +222,11 @@ def match_varying(operands: Arrays) -> Arrays:
 def bind(frontend: Frontend, call: Call, operands: Arrays) -> list[jax.Array]:
     for watch in watching:
         watch(frontend, "")
-    return call_p.bind(*match_varying(operands), frontend=frontend, call=call)
+    return bind_named(call_p, operands, frontend=frontend, call=call)
+
+
+def bind_named(primitive: Any, operands: Arrays, **params: Any) -> list[Any]:
+    return list(named(primitive, params).bind(*match_varying(operands), **params))
 
 
 def abstract_call(label: str, operands: Arrays, call: Call, levels: BatchAxes) -> Any:

@@ -27,7 +27,12 @@ from kernbridge._src.base.private_jax import Tracer, ad, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE, Arrays, BatchAxes, vmapped
 from kernbridge._src.calls.call import ArrayType, Call, Types, has_type, is_inexact
 from kernbridge._src.operation import derivatives, primitive
-from kernbridge._src.operation.primitive import Frontend, define_with_levels, match_varying
+from kernbridge._src.operation.primitive import (
+    Frontend,
+    bind_named,
+    define_with_levels,
+    match_varying,
+)
 from kernbridge._src.operation.spec import OUTPUTS, Step, names_taken
 from kernbridge._src.sharding import partition as sharding
 
@@ -217,7 +222,7 @@ def zero_tangent(x: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Tangent:
+class Tangent:
     """A call of `kernbridge_tangent`: on inputs, outputs, and tangents of the inputs in `which`.
 
     If it is transposed, it takes cotangents of the outputs and returns cotangents of these inputs.
@@ -228,6 +233,10 @@ class _Tangent:
     outs: tuple[ArrayType, ...]
     which: tuple[int, ...]
     is_transposed: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'co' * self.is_transposed}tangent of {self.rules.label}"
 
     @property
     def n_known(self) -> int:
@@ -242,6 +251,15 @@ class _Tangent:
     def split(self, operands: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         n = self.n_inputs
         return operands[:n], operands[n : self.n_known], operands[self.n_known :]
+
+    def of(self, levels: BatchAxes, inputs: Arrays, results: Arrays, dots: Arrays) -> Arrays:
+        """The tangents of the results; `levels` are those of the inputs and of their tangents."""
+        n = len(inputs)
+        everything = [*inputs, *results, *dots]
+        masks = levels.choose([*range(n), *[None] * len(results), *range(n, n + len(dots))])
+        if self.rules.vjp is None:
+            return vmapped(self.forward, masks)(*match_varying(everything))
+        return bind_named(tangent_p, everything, tangent=self, levels=masks)
 
     def forward(self, *operands: Any) -> list[Any]:
         """The tangents of the outputs of one slice."""
@@ -297,34 +315,34 @@ def differentiate(
         for i, (x, t) in enumerate(zip(rules.own(operands), dots, strict=False))
         if type(t) is not ad.Zero and is_inexact(x.dtype)
     )
-    found: list[Any] = []
-    tangent = _Tangent(rules, len(operands), tuple(outs), which)
-    if which:
-        everything = match_varying([*operands, *results, *(dots[i] for i in which)])
-        masks = levels.choose([*range(len(operands)), *[None] * len(outs), *which])
-        if rules.vjp is None:
-            found = vmapped(tangent.forward, masks)(*everything)
-        else:
-            found = tangent_p.bind(*everything, tangent=tangent, levels=masks)
+    if not which:
+        return list(map(zero_tangent, results))
+    n = len(operands)
+    tangent = Tangent(rules, n, tuple(outs), which)
+    given = [dots[i] for i in which]
+    return dots_of(
+        results, tangent.of(levels.choose([*range(n), *which]), operands, results, given)
+    )
+
+
+def dots_of(results: Arrays, found: Arrays) -> list[Any]:
+    """The tangents of all results, given those of real numbers."""
     rest = iter(found)
-    return [
-        next(rest) if which and is_inexact(t.dtype) else zero_tangent(result)
-        for result, t in zip(results, outs, strict=True)
-    ]
+    return [next(rest) if is_inexact(y.dtype) else zero_tangent(y) for y in results]
 
 
 def _zeros_or_none(x: Any) -> Any:
     return jnp.zeros_like(x) if is_inexact(jnp.result_type(x)) else None  # also of a literal
 
 
-def _abstract_eval(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> Any:
+def _abstract_eval(*operands: Any, tangent: Tangent, levels: BatchAxes) -> Any:
     like = {k: operands[k] for k in tangent.like}
     types = [ArrayType(levels.own_shape(k, x.shape), x.dtype) for k, x in like.items()]
     shardings = [sharding.with_all_levels(x, levels, k) for k, x in like.items()]
     return primitive.abstract(tangent.rules.label, operands, types, levels, shardings)
 
 
-def _evaluate(*operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
+def _evaluate(*operands: Any, tangent: Tangent, levels: BatchAxes) -> list[Any]:
     one_slice = tangent.backward if tangent.is_transposed else tangent.forward
     return vmapped(one_slice, levels)(*operands)
 
@@ -333,29 +351,31 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     """Linear in the tangent operands; a second derivative in the inputs and outputs."""
     n = params["tangent"].n_known
     known, linear = primals[:n], primals[n:]
-    results = tangent_p.bind(*primals, **params)
+    results = bind_named(tangent_p, primals, **params)
     parts = []
     dots = tangents[n:]
     if any(type(t) is not ad.Zero for t in dots):
         dots = [ad.instantiate_zeros(t) for t in dots]
-        parts.append(tangent_p.bind(*match_varying([*known, *dots]), **params))
-    moving = [i for i in range(n) if type(tangents[i]) is not ad.Zero]
-    if moving:
-
-        def second(*values: Any) -> list[Any]:
-            operands = list(known)
-            for i, value in zip(moving, values, strict=True):
-                operands[i] = value
-            return _evaluate(*operands, *linear, **params)
-
-        given = [known[i] for i in moving], [tangents[i] for i in moving]
-        parts.append(jax.jvp(second, *given)[1])
+        parts.append(bind_named(tangent_p, [*known, *dots], **params))
+    if any(type(t) is not ad.Zero for t in tangents[:n]):
+        parts.append(pushed(lambda *xs: _evaluate(*xs, *linear, **params), known, tangents)[1])
     if not parts:
         return results, [zero_tangent(r) for r in results]
     return results, [sum(each[1:], each[0]) for each in zip(*parts, strict=True)]
 
 
-def _transpose(cotangents: Any, *operands: Any, tangent: _Tangent, levels: BatchAxes) -> list[Any]:
+def pushed(function: Callable[..., Any], primals: Arrays, tangents: Arrays) -> Any:
+    """The values of a function and their tangents; of the given tangents, some are not zero."""
+    moving = [i for i in range(len(primals)) if type(tangents[i]) is not ad.Zero]
+
+    def of_moving(*values: Any) -> list[Any]:
+        given = dict(zip(moving, values, strict=True))
+        return list(function(*(given.get(i, x) for i, x in enumerate(primals))))
+
+    return jax.jvp(of_moving, [primals[i] for i in moving], [tangents[i] for i in moving])
+
+
+def _transpose(cotangents: Any, *operands: Any, tangent: Tangent, levels: BatchAxes) -> list[Any]:
     n = tangent.n_known
     known = [x if hasattr(x, "dtype") else jnp.asarray(x) for x in operands[:n]]
     given = [ad.instantiate_zeros(ct) for ct in cotangents]
@@ -365,10 +385,11 @@ def _transpose(cotangents: Any, *operands: Any, tangent: _Tangent, levels: Batch
     return _as_cotangents(dict(enumerate(found, start=n)), operands, levels)
 
 
-def _pulled_back(tangent: _Tangent, levels: BatchAxes, operands: Arrays) -> list[Any]:
+def _pulled_back(tangent: Tangent, levels: BatchAxes, operands: Arrays) -> list[Any]:
     # A rule of the user consists of operations of JAX, which transposes them by itself.
-    apply = tangent_p.bind if isinstance(tangent.rules.vjp, Automatic) else _evaluate
-    return list(apply(*match_varying(operands), tangent=tangent, levels=levels))
+    if isinstance(tangent.rules.vjp, Automatic):
+        return bind_named(tangent_p, operands, tangent=tangent, levels=levels)
+    return _evaluate(*match_varying(operands), tangent=tangent, levels=levels)
 
 
 def _as_cotangents(found: Mapping[int, Any], operands: Arrays, levels: BatchAxes) -> list[Any]:
@@ -389,8 +410,8 @@ operation_p = primitive.new_primitive("kernbridge_operation")
 
 
 def bind(frontend: Frontend, call: Call, rules: Rules, operands: Arrays) -> list[jax.Array]:
-    params: dict[str, Any] = {"frontend": frontend, "call": call, "rules": rules, "levels": NONE}
-    return operation_p.bind(*match_varying(operands), **params)
+    params = {"frontend": frontend, "call": call, "rules": rules, "levels": NONE}
+    return bind_named(operation_p, operands, **params)
 
 
 def _abstract_operation(
@@ -407,11 +428,11 @@ def _evaluate_operation(
 
 def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     rules, outs, levels = params["rules"], params["call"].outs, params["levels"]
-    results = operation_p.bind(*primals, **params)
     moving = {i for i, t in enumerate(tangents) if type(t) is not ad.Zero}
     others = moving.difference(rules.linear)
     if others and rules.jvp is rules.vjp is None:
         derivatives.no_derivative(**params)
+    results = bind_named(operation_p, primals, **params)
     dots = [
         t if i in others else zero_tangent(x)
         for i, (x, t) in enumerate(zip(primals, tangents, strict=True))
@@ -421,7 +442,7 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
         given = list(primals)
         for i in rules.linear:
             given[i] = ad.instantiate_zeros(tangents[i])
-        found = list(map(ad.add_tangents, operation_p.bind(*match_varying(given), **params), found))
+        found = list(map(ad.add_tangents, bind_named(operation_p, given, **params), found))
     return results, found
 
 
@@ -435,7 +456,7 @@ def _transpose_of_operation(cotangents: Any, *operands: Any, **params: Any) -> l
     unread = 0 if isinstance(rules.vjp, Automatic) or jax.config.jax_debug_nans else jnp.nan
     zeros = {i: ad.instantiate_zeros(ad.Zero(operands[i].aval)) for i in unknown}
     inputs = [zeros[i] + unread if i in zeros else x for i, x in enumerate(operands)]
-    tangent = _Tangent(rules, n, params["call"].outs, unknown, is_transposed=True)
+    tangent = Tangent(rules, n, params["call"].outs, unknown, is_transposed=True)
     masks = levels.choose([*range(n), *[None] * 2 * len(given)])
     found = _pulled_back(
         tangent, masks, [*inputs, *(jnp.zeros_like(x) + unread for x in given), *given]
