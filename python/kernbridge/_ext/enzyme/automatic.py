@@ -19,11 +19,12 @@ import jax
 import jax.numpy as jnp
 
 from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
-from kernbridge._src.calls.batch_axes import NONE
+from kernbridge._src.calls.batch_axes import NONE, Arrays
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.operation import derivatives, tangents
 from kernbridge._src.operation.derivatives import Differentiated
 from kernbridge._src.operation.inspection import Inspection
+from kernbridge._src.operation.joined import Joined
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
 from kernbridge._src.operation.spec import Mode, Step
 
@@ -103,34 +104,62 @@ class ByEnzyme(tangents.Automatic):
 
     def bind(self, step: Step, inputs: Sequence[Any], shadows: Sequence[Any]) -> list[Any]:
         call, types = self.call, tuple(map(ArrayType.of, inputs))
-        inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
-        sources, made, arrays, pairs = step.active, inexact, call.outs, call.aliases
-        if step.mode == "vjp":
-            sources, made, arrays = inexact, step.active, types
-            pairs = tuple((j, i) for i, j in call.aliases)
-        kept = [(a, b) for a, b in pairs if a in sources and b in made]
-        aliases = tuple((len(inputs) + sources.index(a), made.index(b)) for a, b in kept)
-        derived = replace(
-            call,
-            n_inputs=len(inputs) + len(sources),
-            scalars=(),
-            outs=wide_types(arrays[i] for i in made),
-            aliases=aliases,
-            vmap_method=None,
-            has_side_effect=False,
-            terms=_terms(call.terms, step.mode, sources, made),
-        )
-        frontend = self.frontend
-        if isinstance(frontend, Derivative):
-            frontend = replace(frontend, steps=(*frontend.steps, step), n_shared=len(inputs))
-        else:
-            frontend = Derivative(frontend, types, call, (step,), len(inputs))
         operands = [*inputs, *(map(_conjugate, shadows) if step.mode == "vjp" else shadows)]
         wide = wide_types(map(ArrayType.of, operands))
         operands = [x.astype(t.dtype) for x, t in zip(operands, wide, strict=True)]
-        found = tangents.bind(frontend, derived, _rules(frontend, derived), operands)
-        found = [y.astype(arrays[i].dtype) for y, i in zip(found, made, strict=True)]
+        found = tangents.bind(*self._derived(step, types), operands)
+        made = [t for t in call.outs if is_inexact(t.dtype)]
+        if step.mode == "vjp":
+            made = [types[i] for i in step.active]
+        found = [y.astype(t.dtype) for y, t in zip(found, made, strict=True)]
         return list(map(_conjugate, found)) if step.mode == "vjp" else found
+
+    def with_values(self, step: Step, primals: Arrays, dots: Arrays, **params: Any) -> Any:
+        frontend, call, rules, levels = (params[k] for k in ("frontend", "call", "rules", "levels"))
+        found = None if isinstance(frontend, Derivative) else derivatives.of(frontend)
+        if not (found and found.joins and dots) or rules.n_read:
+            return None
+        shown = enumerate(map(jax.typeof, primals))
+        types = [ArrayType(levels.own_shape(i, x.shape), x.dtype) for i, x in shown]
+        is_narrow = wide_types((*types, *call.outs)) != (*types, *call.outs)
+        if is_narrow or call.aliases or call.has_side_effect or call.vmap_method:
+            return None
+        n, (kernel, derived, of_derived) = len(types), self._derived(step, types)
+        of_derived = replace(of_derived, linear=tuple(range(n, n + len(dots))))
+        both = self._derived(step._replace(with_values=True), types)
+        tangent = tangents.Tangent(rules, n, call.outs, step.active)
+        joined = Joined((frontend, call, rules), tangent, both, (kernel, derived, of_derived))
+        return joined.bind(levels, primals, dots)
+
+    def _derived(
+        self, step: Step, types: Sequence[ArrayType]
+    ) -> tuple[Frontend, Call, tangents.Rules]:
+        """The operation that one more step makes of an operation on inputs of these types."""
+        call = self.call
+        inexact = tuple(j for j, t in enumerate(call.outs) if is_inexact(t.dtype))
+        sources, made, arrays, pairs = step.active, inexact, call.outs, call.aliases
+        if step.mode == "vjp":
+            sources, made, arrays = inexact, step.active, tuple(types)
+            pairs = tuple((j, i) for i, j in call.aliases)
+        kept = [(a, b) for a, b in pairs if a in sources and b in made]
+        aliases = tuple((len(types) + sources.index(a), made.index(b)) for a, b in kept)
+        values = range(len(call.outs)) if step.with_values else ()
+        derived = replace(
+            call,
+            n_inputs=len(types) + len(sources),
+            scalars=(),
+            outs=wide_types(arrays[i] for i in (*values, *made)),
+            aliases=aliases,
+            vmap_method=None,
+            has_side_effect=False,
+            terms=_terms(call.terms, step.mode, sources, (*values, *made)),
+        )
+        frontend = self.frontend
+        if isinstance(frontend, Derivative):
+            frontend = replace(frontend, steps=(*frontend.steps, step), n_shared=len(types))
+        else:
+            frontend = Derivative(frontend, tuple(types), call, (step,), len(types))
+        return frontend, derived, _rules(frontend, derived)
 
 
 def _rules(frontend: Frontend, call: Call) -> tangents.Rules:
@@ -163,7 +192,7 @@ def differentiated(
     Its operands, of these types, are the function's, and then for each step tangents or cotangents.
     """
     n_real, counts = sum(is_inexact(t.dtype) for t in outs), list[int]()
-    for mode, active in steps:
+    for mode, active, *_ in steps:
         counts.append(len(active) if mode == "jvp" else n_real)
         n_real = n_real if mode == "jvp" else len(active)
     n = len(types) - sum(counts)

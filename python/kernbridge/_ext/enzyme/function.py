@@ -206,10 +206,10 @@ def derive(function: Function, step: Step) -> Function:
 
     The derivative's operands are the function's operands, then tangents of the active ones (jvp) or
     cotangents of the results (vjp). Its results are the tangents of the results or the cotangents
-    of the active operands.
+    of the active operands; a step `with_values` has the function's own results before them.
     """
     mode, active = step.mode, {function.operands[k] for k in step.active}
-    values: dict[Kind, Kind] = {"inout": "work", "out": "scratch"}
+    values: dict[Kind, Kind] = {} if step.with_values else {"inout": "work", "out": "scratch"}
     buffers = [b._replace(kind=values.get(b.kind, b.kind), is_read=True) for b in function.buffers]
     shadows: dict[int, int] = {}  # by buffer of the function
     for i, b in enumerate(function.buffers):
@@ -231,7 +231,8 @@ def derive(function: Function, step: Step) -> Function:
     given += [f'metadata !"enzyme_const", ptr %{name}' for name in ("status", "exception")]
     for i in range(len(function.buffers)):
         shadow = f", ptr %b{shadows[i]}" if i in shadows else ""
-        kept = "dup" if function.buffers[i].is_read else "dupnoneed"
+        is_kept = function.buffers[i].is_read or (step.with_values and i in function.results)
+        kept = "dup" if is_kept else "dupnoneed"
         given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
     given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
     enzyme = f"{_CALLS[mode]}.{name}"
@@ -239,7 +240,7 @@ def derive(function: Function, step: Step) -> Function:
     text = f"{function.text}\ndeclare void @{enzyme}(...)\n{definition(name, buffers, call)}"
     operands = (*function.operands, *given_shadows)
     made = replace(function, text=text, name=name, buffers=tuple(buffers))
-    return replace(made, operands=operands, results=results)
+    return replace(made, operands=operands, results=function.results * step.with_values + results)
 
 
 # The kind of a shadow, by the kind of its buffer; a pair has the kinds for inactive and for active

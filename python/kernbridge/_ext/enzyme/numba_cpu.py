@@ -58,6 +58,14 @@ _internal_functions: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictio
 class OfKernel(Differentiator):
     frontend: NumbaCpu | Returning
 
+    @property
+    def joins(self) -> bool:  # type: ignore[override]
+        """Derivatives check no indices, run parallel loops serially, and do not test shapes."""
+        kernel = self.frontend
+        if not isinstance(kernel, NumbaCpu) or kernel.options.checked:
+            return False
+        return not kernel.kernel.targetoptions.get("parallel")
+
     def lower(self, platform: str, wanted: Differentiated) -> NativeCall:
         operands, call, steps, *_ = wanted
         kernel = self.frontend

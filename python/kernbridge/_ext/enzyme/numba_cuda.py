@@ -281,7 +281,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
         primal, written, uses_z = self._primal_function()
         function = functools.reduce(ir.derive, self.steps, primal)
         wide = self._has_batch and not uses_z
-        entry = f"{self._primal.symbol}_{'_'.join(mode for mode, _ in self.steps)}"
+        entry = f"{self._primal.symbol}_{'_'.join(mode for mode, *_ in self.steps)}"
         text, shared_size = _with_entry(function, entry, wide)
         text = ir.run(replace(function, text=text))
         buffers: Sequence[Buffer] = function.buffers

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import ShapedArray, Tracer, eval_jaxpr
-from jax.interpreters import ad, batching, mlir, xla
+from jax.interpreters import ad, batching, mlir, partial_eval, xla
 from jax.sharding import PartitionSpec
 
 from kernbridge._src.base import versions
@@ -45,7 +45,13 @@ _why_without_insides: UnknownVersionError | None = None
 try:
     with versions.explained():
         from jax._src import core as _core
-        from jax._src.core import Jaxpr, Literal, Primitive, get_cur_mesh_sharding
+        from jax._src.core import (
+            Jaxpr,
+            Literal,
+            Primitive,
+            get_cur_mesh_sharding,
+            set_current_trace,
+        )
         from jax._src.effects import custom_derivatives_allowed_effects, remat_allowed_effects
         from jax._src.ffi import FfiEffect
         from jax.interpreters.partial_eval import DynamicJaxprTracer

@@ -48,11 +48,14 @@ class Differentiator(ABC):
     ----------
     halves_can_be_wide : bool
         Whether the kernel also compiles for float32 in place of float16 and bfloat16.
+    joins : bool
+        Whether one call on CPUs that makes the results and their tangents takes less time than two.
     why_not : str
         Why there are no derivatives of the kernel, as a clause of a message; empty if there are.
     """
 
     halves_can_be_wide = False
+    joins = False
     why_not = ""
 
     def __init__(self, frontend: Any) -> None:

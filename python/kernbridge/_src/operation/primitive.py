@@ -184,7 +184,7 @@ _named = functools.cache(_Named)
 
 def named(primitive: Any, params: Mapping[str, Any]) -> Any:
     """The primitive under the name of the kernel that its parameters are about."""
-    about = params.get("tangent") or params["frontend"]
+    about = params.get("joined") or params.get("tangent") or params["frontend"]
     private_jax.let_checkify_see(primitive, named)
     return _named(primitive, about.name)
 
@@ -199,12 +199,12 @@ def define_with_levels(
     """Define a primitive that JAX evaluates, and whose parameter `levels` holds its `vmap`s."""
     primitive.def_effectful_abstract_eval(abstract_eval)
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
-    batching.primitive_batchers[primitive] = functools.partial(_batch_with_levels, primitive)
+    batching.primitive_batchers[primitive] = functools.partial(batch_with_levels, primitive)
     ad.primitive_jvps[primitive] = jvp
     ad.primitive_transposes[primitive] = transpose
 
 
-def _batch_with_levels(
+def batch_with_levels(
     primitive: Any, operands: Any, dims: Any, *, levels: BatchAxes, **params: Any
 ) -> Any:
     size, mapped, front = to_front(operands, dims)

@@ -49,6 +49,7 @@ class Step(NamedTuple):
 
     mode: Mode
     active: tuple[int, ...]
+    with_values: bool = False  # whether the kernel's results come before their tangents
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,13 @@ class Automatic(ABC):
         It returns the tangents of the outputs that have one, or the cotangents of `step.active`.
         """
 
+    def with_values(self, step: Step, primals: Arrays, dots: Arrays, **params: Any) -> Any:
+        """The results of an operation with such `params`, and then their tangents, by one call.
+
+        It returns None if there is no such call, or if no time is saved by one.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class Returned:
@@ -432,6 +439,12 @@ def _jvp_of_operation(primals: Any, tangents: Any, **params: Any) -> Any:
     others = moving.difference(rules.linear)
     if others and rules.jvp is rules.vjp is None:
         derivatives.no_derivative(**params)
+    if moving == others and isinstance(rules.jvp, Automatic):
+        which = tuple(i for i in sorted(others) if is_inexact(primals[i].dtype))
+        dots = [tangents[i] for i in which]
+        if found := rules.jvp.with_values(Step("jvp", which), primals, dots, **params):
+            results = found[: len(outs)]
+            return results, dots_of(results, found[len(outs) :])
     results = bind_named(operation_p, primals, **params)
     dots = [
         t if i in others else zero_tangent(x)
