@@ -285,12 +285,13 @@ def _of_arrays(rng, arrays):
             return a * eval(text.format("b"), {"np": jnp, "b": b})
 
     elif kind == 4:
-        text = one(rng, ["np.cbrt({})", "np.clip({}, -0.7, 0.4)", "{0} * np.conj({0})"])
+        text = one(rng, ["np.cbrt({})", "min(max({}, -0.7), 0.4)", "{0} * np.conj({0})"])
         lines = [f"{{t}} = ({b} - {b}.mean()) / np.std({b})", "for i in range(n):"]
         lines += [f"    {{t}}[i] = {text.format('{t}[i]')} * {a}[i]"]
 
         def by_jax(a, b, at):
-            return eval(text.format("z"), {"np": jnp, "z": (b - b.mean()) / jnp.std(b)}) * a
+            known = {"np": jnp, "min": jnp.minimum, "max": jnp.maximum}
+            return eval(text.format("z"), known | {"z": (b - b.mean()) / jnp.std(b)}) * a
 
     else:
         lines = [
