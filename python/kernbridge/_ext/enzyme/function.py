@@ -549,13 +549,11 @@ def entry(function: Function, name: str) -> Function:
     """Add a function for a call of XLA, with the type that numba_cpu/entry.py describes."""
     head = f"define i32 @{name}(ptr %result, ptr %exception, ptr %inputs, ptr %outputs) {{"
     lines = [function.text, head, "  %status = alloca i32", "  store i32 0, ptr %status"]
-    places = [("inputs", k, i) for k, i in enumerate(function.operands)]
-    places += [("outputs", k, i) for k, i in enumerate((*function.results, *function.hidden))]
-    known, extents = set[int](), set[int]()
-    for side, at, i in places:
-        if i in known:  # a result or a copy, in the memory of an operand
-            continue
-        known.add(i)
+    places = {i: ("inputs", k) for k, i in enumerate(function.operands)}
+    for k, i in enumerate((*function.results, *function.hidden)):
+        places.setdefault(i, ("outputs", k))  # or it is in the memory of an operand
+    extents = set[int]()
+    for i, (side, at) in places.items():
         lines += [
             f"  %at{i} = getelementptr ptr, ptr %{side}, i64 {at}",
             f"  %buffer{i} = load ptr, ptr %at{i}",
