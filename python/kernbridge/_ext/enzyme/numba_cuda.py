@@ -216,16 +216,12 @@ class DerivativeFunction(DeviceFunction):
     written: Sequence[int]  # arrays of the kernel that it writes to
     bests: Sequence[int]  # buffers of winners.py, each of which is followed by one of counts
     tape: str  # what each thread allocates for values that its loops overwrite; empty if nothing
+    has_edges: bool  # a launch that fills elements with zeros comes before the launch
 
     @property
     def n_words(self) -> int:
         n_arrays = len(self.function.arrays)
-        return (1 + self.wide) * n_arrays + self.function.n_extents + self.begins_with_edges
-
-    @property
-    def begins_with_edges(self) -> bool:
-        """Whether a launch that fills elements with zeros comes before the launch."""
-        return any(b.edges for b in self.function.buffers)
+        return (1 + self.wide) * n_arrays + self.function.n_extents + self.has_edges
 
     def launch(self, primal: Launch, numbers: Sequence[int]) -> Launch:
         """The launch for the kernel's; `numbers` are the plan's, of the function's arrays."""
@@ -237,7 +233,7 @@ class DerivativeFunction(DeviceFunction):
             for dim, e in enumerate(self.function.buffers[i].extents)
         }
         words += [places[e] for e in range(self.function.n_extents)]
-        words += [Word("constant", value=0)] * self.begins_with_edges
+        words += [Word("constant", value=0)] * self.has_edges
         return replace(primal, function=self, words=tuple(words), shared=0, wide=self.wide)
 
 
@@ -305,6 +301,7 @@ class CudaDerivativeJob(DerivativeJob[DerivativeFunction]):
                 "written": written,
                 "bests": [b - 2 for b in self._sums.values()],
                 "tape": gpu_code.tape(text) if self.target.architectures else "",
+                "has_edges": any(b.edges for b in buffers),
             },
             "buffers": [[b.dtype, list(b.extents), *b[2:]] for b in function.buffers],
             "of_call": [list(function.operands), list(function.results)],
