@@ -116,10 +116,6 @@ class Function:
     chooses_arrays: bool = False  # at run time
 
     @property
-    def n_extents(self) -> int:
-        return _n_extents(self.buffers)
-
-    @property
     def arrays(self) -> tuple[int, ...]:
         """The buffers that a launch is given; shared memory is part of the launch itself."""
         return tuple(i for i, b in enumerate(self.buffers) if b.kind != "shared")
@@ -141,7 +137,7 @@ class Function:
         return [[b.dtype, [*b.extents]] for b in self.buffers if b.kind == "scratch"]
 
 
-def _n_extents(buffers: Iterable[Buffer]) -> int:
+def count_extents(buffers: Iterable[Buffer]) -> int:
     return 1 + max((e for b in buffers for e in b.extents), default=-1)
 
 
@@ -234,7 +230,7 @@ def derive(function: Function, step: Step) -> Function:
         is_kept = function.buffers[i].is_read or (step.with_values and i in function.results)
         kept = "dup" if is_kept else "dupnoneed"
         given.append(f'metadata !"enzyme_{kept if shadow else "const"}", ptr %b{i}{shadow}')
-    given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(function.n_extents)]
+    given += [f'metadata !"enzyme_const", i64 %e{k}' for k in range(count_extents(buffers))]
     enzyme = f"{_CALLS[mode]}.{name}"
     call = f"  call void (...) @{enzyme}(ptr @{function.name}, {', '.join(given)})"
     text = f"{function.text}\ndeclare void @{enzyme}(...)\n{definition(name, buffers, call)}"
@@ -266,7 +262,7 @@ def around(
     chooses = chooses_arrays(text, called)
     given = ["ptr %status", "ptr %exception"]
     given += [f"ptr %b{i}" for i in range(len(buffers))]
-    given += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
+    given += [f"i64 %e{k}" for k in range(count_extents(buffers))]
     call = f"  call void @{called}({', '.join(given)})"
     text = f"{text}\n{definition('kernel', buffers, call)}"
     return Function(text, "kernel", tuple(buffers), tuple(operands), tuple(results), chooses)
@@ -277,7 +273,7 @@ def definition(name: str, buffers: Sequence[Buffer], *lines: str) -> str:
     parameters = ["ptr noalias %status", "ptr noalias %exception"]
     for i, b in enumerate(buffers):
         parameters.append(f"ptr {'noalias ' * b.is_alone}{holds(b.dtype)} %b{i}")
-    parameters += [f"i64 %e{k}" for k in range(_n_extents(buffers))]
+    parameters += [f"i64 %e{k}" for k in range(count_extents(buffers))]
     head = f"define void @{name}({', '.join(parameters)}) {{"
     return "\n".join([head, *lines, "  ret void", "}\n"])
 
@@ -578,7 +574,7 @@ def entry(function: Function, name: str) -> Function:
             lines.append(f"  call void {FILL}(ptr %data{i}, i8 0, i64 {size}, i1 false)")
     arguments = ["ptr %status", "ptr %exception"]
     arguments += [f"ptr %data{i}" for i in range(len(function.buffers))]
-    arguments += [f"i64 %extent{k}" for k in range(function.n_extents)]
+    arguments += [f"i64 %extent{k}" for k in range(count_extents(function.buffers))]
     call = f"  call void @{function.name}({', '.join(arguments)})"
     lines += [call] if not _BROADCAST.search(function.text) else _versions(call, extents)
     lines += ["  %code = load i32, ptr %status", "  ret i32 %code", "}"]

@@ -221,7 +221,7 @@ class DerivativeFunction(DeviceFunction):
     @property
     def n_words(self) -> int:
         n_arrays = len(self.function.arrays)
-        return (1 + self.wide) * n_arrays + self.function.n_extents + self.has_edges
+        return (1 + self.wide) * n_arrays + ir.count_extents(self.function.buffers) + self.has_edges
 
     def launch(self, primal: Launch, numbers: Sequence[int]) -> Launch:
         """The launch for the kernel's; `numbers` are the plan's, of the function's arrays."""
@@ -232,7 +232,7 @@ class DerivativeFunction(DeviceFunction):
             for number, i in zip(numbers, self.function.arrays, strict=True)
             for dim, e in enumerate(self.function.buffers[i].extents)
         }
-        words += [places[e] for e in range(self.function.n_extents)]
+        words += [places[e] for e in range(ir.count_extents(self.function.buffers))]
         words += [Word("constant", value=0)] * self.has_edges
         return replace(primal, function=self, words=tuple(words), shared=0, wide=self.wide)
 
@@ -566,7 +566,7 @@ def _with_entry(function: Function, name: str, wide: bool) -> tuple[str, int]:
             lines += [f"  %d{i} = mul i64 %z, %s{i}", f"  %t{i} = add i64 %w{i}, %d{i}"]
             at = f"%t{i}"
         lines.append(f"  %p{i} = inttoptr i64 {at} to ptr")
-    extents = [f"i64 %e{k}" for k in range(function.n_extents)]
+    extents = [f"i64 %e{k}" for k in range(ir.count_extents(function.buffers))]
     if offset > sums.SHARED_MAX:
         raise Refused(
             f"with the shadows of its shared arrays it has {offset} bytes of shared memory, of "
