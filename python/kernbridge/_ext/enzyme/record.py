@@ -96,12 +96,6 @@ class Derivative:
         self._shadows: dict[int, int] = {}
 
     def lowered(self, source: str) -> NativeCall:
-        self._run()
-        label, target = self._recording.label, self._recording.target
-        named, made = f"{label} ({self._differentiation.mode})", self.temporaries
-        return planned(named, source, self._wanted, self.steps, target, temporaries=made)
-
-    def _run(self) -> None:
         own = [b for b in range(len(self._arrays)) if self._known(b) == b]
         used = set().union(*(r.reads | r.writes for r in self._reaches))
         for b in own:
@@ -129,6 +123,9 @@ class Derivative:
                 self._fill(b, result)
             elif self._shadows[b] != result:
                 self._copy(self._shadows[b], result, b)
+        label, target = self._recording.label, self._recording.target
+        named, made = f"{label} ({self._differentiation.mode})", self.temporaries
+        return planned(named, source, self._wanted, self.steps, target, temporaries=made)
 
     def _begin_shadow(self, b: int) -> None:
         source, result = self._sources.get(b), self._results.get(b)
