@@ -166,8 +166,7 @@ class Test:
 
 def _array(address: int, shape: Sequence[int], dtype: Any) -> Any:
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-    data = (ctypes.c_char * n_bytes).from_address(address) if n_bytes else b""
-    return np.frombuffer(data, dtype).reshape(shape)
+    return np.ndarray(shape, dtype, (ctypes.c_char * n_bytes).from_address(address))
 
 
 def _changed(x: Any, change: Callable[[Any], Any]) -> Any:
