@@ -288,11 +288,10 @@ def _without_failing_code(module: Module) -> str:
     while n_before != (n_before := len(failing.functions)):
         for function in module.defined.values():
             failing.remove_from(function)
-    for k, line in enumerate(module.lines):
-        if isinstance(line, str) and line.startswith("attributes "):
-            module.lines[k] = line.replace(" noreturn ", ' "kb" ')  # a group must not be empty
+    # A group of attributes must not be empty.
+    text = re.sub("^(attributes .*) noreturn ", r'\1 "kb" ', str(module), flags=re.M)
     declared = 'declare void @kb_thrown(ptr) nofree "enzyme_inactive"'
-    return "\n".join((str(module), *failing.texts, declared, ""))
+    return "\n".join((text, *failing.texts, declared, ""))
 
 
 class _Failing:
