@@ -103,8 +103,7 @@ class NumbaDerivative(HostDerivativeJob):
     def machine_code(self, function: Function, text: str) -> HostCode:
         assert self._kernel is not None
         library = self._kernel[1]
-        holds = tuple(f"{mark}{_HOLDS}" for mark in ("@", '@"'))
-        lines = (line for line in text.splitlines() if not any(said in line for said in holds))
+        lines = (line for line in text.splitlines() if f"@{_HOLDS}" not in line)
         text, name = registered.released("\n".join([*lines, ""])), function.name
         kept = {"malloc": "kb_malloc", _RAISED: "kb_malloc", "realloc": "kb_realloc"}
         # Only the entry stays, with what Enzyme has made for each of its two calls.
