@@ -333,9 +333,7 @@ class _Translation:
         branches = eqn.params["branches"]
         for k in reversed(range(len(branches))):
             word = "if" if k == len(branches) - 1 else "elif"
-            self._line(
-                f"{word} {which[()]} >= {k}:" if k else "else:" if word != "if" else "if True:"
-            )
+            self._line(f"{word} {which[()]} >= {k}:" if k else "else:")
             self._nested(branches[k], operands, results)
         return results
 
