@@ -22,7 +22,6 @@ import numpy as np
 from kernbridge import _core
 from kernbridge._src.base import debug, settings
 from kernbridge._src.forge import artefacts, obtain
-from kernbridge._src.forge.artefacts import Artefact
 from kernbridge._src.operation.derivatives import plans
 
 _MOST_BYTES = 1 << 26  # of the arrays of a call that is tested, unless everything is checked
@@ -79,7 +78,7 @@ def watch(
 
 
 def _keep(key: bytes) -> None:
-    artefacts.store(_KIND, key, Artefact({}, ()))
+    artefacts.store(_KIND, key, artefacts.Artefact({}, ()))
 
 
 class _Derivative(NamedTuple):

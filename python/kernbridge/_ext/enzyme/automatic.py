@@ -22,7 +22,6 @@ from kernbridge._src.base.private_jax import Jaxpr, eval_jaxpr
 from kernbridge._src.calls.batch_axes import NONE, Arrays
 from kernbridge._src.calls.call import ArrayType, Call, Terms, Types, is_inexact, wide_types
 from kernbridge._src.operation import derivatives, tangents
-from kernbridge._src.operation.derivatives import Differentiated
 from kernbridge._src.operation.inspection import Inspection
 from kernbridge._src.operation.joined import Joined
 from kernbridge._src.operation.primitive import Frontend, NativeCall, call_p
@@ -69,7 +68,7 @@ class Derivative(Frontend):
         if found.halves_can_be_wide:  # Enzyme knows no float16 and bfloat16
             types, outs = wide_types(types), wide_types(of_kernel.outs)
             of_kernel = replace(of_kernel, outs=outs)
-        wanted = Differentiated(types, of_kernel, steps, operands, call)
+        wanted = derivatives.Differentiated(types, of_kernel, steps, operands, call)
         return found.lower(platform, wanted)
 
     def _watch(self, native: NativeCall, operands: Types, call: Call) -> None:

@@ -31,7 +31,6 @@ from kernbridge._src.llvm import text as llvm_text
 from kernbridge._src.llvm.text import Function, Global, Instruction, Module, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 from kernbridge._src.plan import targets
-from kernbridge._src.plan.targets import Images, Target
 from kernbridge._src.toolchain import compilers, library
 
 HEADER = '#include "kernbridge/cuda_for_enzyme.hpp"\n'
@@ -152,7 +151,7 @@ class CppKernel(Primal):
 
     label: str
     name: str
-    target: Target
+    target: targets.Target
     arrays: Sequence[ArrayType]
     module: Module
     entry: str
@@ -301,7 +300,7 @@ def _by_members(module: Module, copy: Instruction, names: Iterator[int]) -> str:
     return "\n".join(lines)
 
 
-def host_images(label: str, text: str, entry: str, shared_size: int) -> Images:
+def host_images(label: str, text: str, entry: str, shared_size: int) -> targets.Images:
     text = re.sub(r"^target .*\n", "", renamed(text, own_name), flags=re.M)
     functions = Module(text).functions.items()
     declared = {n for n, f in functions if f.is_declaration and not _core.cuda_code_provides(n)}

@@ -15,9 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kernbridge._ext.enzyme import clang, guards, registered
 from kernbridge._ext.enzyme import function as ir
-from kernbridge._ext.enzyme import guards, registered
-from kernbridge._ext.enzyme.clang import place_of
 from kernbridge._ext.enzyme.function import Buffer, Function, Refused
 from kernbridge._ext.enzyme.kernel import HostDerivativeJob, Kernel
 from kernbridge._src.base import extensions
@@ -31,7 +30,6 @@ from kernbridge._src.numba_common.private_numba import arraymath, arrayobj, debu
 from kernbridge._src.numba_cpu import entry as entries
 from kernbridge._src.numba_cpu import object_code
 from kernbridge._src.numba_cpu.compile import CpuJob
-from kernbridge._src.numba_cpu.entry import Entry
 from kernbridge._src.numba_cpu.errors import NUMBA
 from kernbridge._src.numba_cpu.kernel import NumbaCpu
 from kernbridge._src.numba_cpu.returning import Returning
@@ -117,7 +115,7 @@ class NumbaDerivative(HostDerivativeJob):
         text = entries.optimised(text, library, self._primal.has_vector_math)
         entry = SimpleNamespace(name=name, library=library, llvm_ir=text)
         try:
-            return object_code.make(cast(Entry, entry))
+            return object_code.make(cast(entries.Entry, entry))
         except object_code.NotCarried as e:
             raise Refused(str(e), None) from None
 
@@ -154,11 +152,11 @@ class NumbaDerivative(HostDerivativeJob):
         read = Module(renamed(guards.shown(str(simple)), lambda name: _IN_C.get(name, name)))
         for f in read.defined.values():
             if drawn := next((i for i in f.instructions if "_random_state" in i.callee), None):
-                place = place_of(read, drawn, *f.users.get(drawn.result, ()))
+                place = clang.place_of(read, drawn, *f.users.get(drawn.result, ()))
                 raise Refused("it draws random numbers", place)
         if found := guards.reinterprets(read, name, [b.is_inexact for b in buffers]):
             why = "it uses the bits of real numbers as integers, or has a list of real numbers"
-            raise Refused(why, place_of(read, found))
+            raise Refused(why, clang.place_of(read, found))
         for name_of, f in read.functions.items():
             if name_of in _ALLOCATING:
                 read.lines.remove(f)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from kernbridge._ext.enzyme import registered
-from kernbridge._ext.enzyme.registered import REGISTERED
 from kernbridge._src.llvm.text import Module, declared_once, renamed
 from kernbridge._src.numba_common.private_llvmlite import binding as llvm
 
@@ -145,7 +144,7 @@ def link(module: Any) -> None:
     # So LLVM removes what is not used. Enzyme does not see this, and repeats no shuffle.
     effects = "memory(inaccessiblemem: read)"
     like = {"t": "double", "a": "<4 x double>", "effects": effects, "bound": _BOUND}
-    called = {name: f"{REGISTERED}{name}" for name in _LINEAR}
+    called = {name: f"{registered.REGISTERED}{name}" for name in _LINEAR}
     functions = [
         {"name": name, "forward": _FORWARD % called[name], "backward": _BACKWARD % called[other]}
         for name, other in _LINEAR.items()
@@ -174,7 +173,7 @@ def marked(text: str) -> str:
                 i = f.defined.get(name)
                 ahead += i.names if i and i.opcode not in ("fcmp", "fptosi", "fptoui") else []
         for i in f.instructions:
-            if i.callee.startswith(REGISTERED) and i.result not in used:
+            if i.callee.startswith(registered.REGISTERED) and i.result not in used:
                 call, comma, metadata = i.text.partition(", !")
                 i.text = f'{call} "enzyme_inactive"{comma}{metadata}'
     return str(module)
@@ -182,12 +181,12 @@ def marked(text: str) -> str:
 
 def completed(text: str) -> str:
     """A module after Enzyme with the bodies of the shuffles of which a result is used."""
-    if f"@{REGISTERED}kb." not in text:
+    if f"@{registered.REGISTERED}kb." not in text:
         return text
     module = Module(text)
     for f in module.defined.values():
         for i in f.instructions:
-            if i.callee.startswith(REGISTERED) and i.result not in f.users:
+            if i.callee.startswith(registered.REGISTERED) and i.result not in f.users:
                 i.text = ""
     return with_reads(registered.released(str(module)))
 
