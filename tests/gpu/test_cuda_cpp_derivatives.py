@@ -11,7 +11,7 @@ import cuda_cpp_warps  # noqa: F401
 import cuda_halves
 import cuda_modules
 import drawn_cuda
-from cuda_cpp import KERNELS, operation
+from cuda_cpp import KERNELS, assert_members_of_a_structure, operation
 from needs_enzyme import assert_derivatives, needs_enzyme
 from packaged_cuda import CASES, assert_central_differences, assert_jax
 
@@ -59,3 +59,7 @@ def test_derivatives_of_half_precision_agree_with_jax(name, dtype):
 @pytest.mark.parametrize("dtype", cuda_halves.C)
 def test_functions_of_half_precision_agree_with_jax(dtype):
     assert_derivatives(*cuda_halves.energy(cuda_halves.module(dtype), dtype), batched=True)
+
+
+def test_members_of_a_structure():
+    assert_members_of_a_structure()

@@ -90,7 +90,9 @@ class Operation:
             self.inputs = sorted(self.inputs, key=lambda x: first.index(x in self.arrays or x))
         number = zlib.crc32(repr([sorted(pick.items()), self.order]).encode())
         self.name = f"pair_{number:08x}"
-        self.takes_structure = self.has_fields and self.front in POINTERS and number % 2 == 0
+        # A kernel of CUDA C++ needs a pointer of its own that it writes to.
+        can = self.front in POINTERS or (self.front == "cuda_kernel" and self.memory != "in place")
+        self.takes_structure = self.has_fields and can and number % 2 == 0
 
     @property
     def is_cuda(self):

@@ -176,6 +176,7 @@ def kernel_of_threads(op: Operation):
     """Return the source of a CUDA kernel."""
     in_place = op.memory == "in place"
     parameters = [f"{_pointed(op, name)} *{op.parameter(name)}" for name in op.arrays]
+    parameters = _with_structure(op, parameters, len(op.arrays))
     parameters += [] if in_place else [f"{C[op.out]} *out"]
     parameters += ["int n", "int m", f"{C[op.out]} s", f"{C[op.out]} b"]
     if op.front == "cuda_kernel" and op.has_signature and "w" not in op.arrays:
@@ -186,6 +187,6 @@ def kernel_of_threads(op: Operation):
     lines += ["    int i = blockIdx.x * blockDim.x + threadIdx.x;"]
     variables = f"__device__ unsigned done = 0;\n__device__ OUT parts[{N_BLOCKS}];\n"
     extern = 'extern "C" ' if op.front == "cuda_kernel" else ""
-    text = extern + "\n".join(lines) + _applied(op, THREADS) + "\n}\n"
+    text = _structure(op) + extern + "\n".join(lines) + _applied(op, THREADS) + "\n}\n"
     text = (variables if op.body == "device variable" else "") + text
     return f"{_defined(op)}{text}" if op.front == "cuda_kernel" else text

@@ -103,7 +103,8 @@ typedef struct kb_cuda_host_slot {
 
 /* A kernel alone, which kernbridge launches: exported as `kb_cuda_kernel_description`. The loops'
  * `parameters` point to the values, of these sizes; `codes` describe their types as
- * python/kernbridge/_ext/nvrtc/include/kernbridge_signature.h does. */
+ * python/kernbridge/_ext/nvrtc/include/kernbridge_signature.h does. Members of structures follow
+ * the parameters, with their offsets as sizes. */
 typedef struct kb_cuda_kernel {
     uint32_t version;
     uint32_t n_parameters;

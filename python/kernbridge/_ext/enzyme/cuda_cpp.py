@@ -57,7 +57,8 @@ class OfCudaKernel(Differentiator):
         unit = HEADER + code.unit()
         module = compiled(label, unit, code.options, code.include_paths, [code.file])
         entry, codes, sizes = entry_of(module)
-        kernel = CppKernel(label, code.name, target, arrays, module, entry, sizes)
+        own = sizes[: len(sizes) - len(code.members)]
+        kernel = CppKernel(label, code.name, target, arrays, module, entry, own)
         function = frontend.typed(code.types_of(codes), operands, call.outs)
         words = frontend.words(function, sizes, operands, call.outs)
         return native_call(frontend, kernel, [words], frontend.file, wanted)

@@ -198,7 +198,8 @@ class CudaKernelFrontend(PlannedFrontend):
         # Functions of shapes are called at every lowering: what they read may have changed.
         launch = rule.resolve(operands, call)
         function = self.typed(compiled.types, operands, call.outs)
-        words = self.words(function, compiled.sizes, operands, call.outs)
+        sizes = (*compiled.sizes, *compiled.offsets)
+        words = self.words(function, sizes, operands, call.outs)
         fills = zeros((*operands, *call.outs), call.fresh if self.zero_outputs else ())
         if compiled.by_words:
             compiled = replace(compiled, sizes=(8,) * len(words))
@@ -215,18 +216,30 @@ class CudaKernelFrontend(PlannedFrontend):
     def words(
         self, function: ScannedFunction, sizes: Sequence[int], inputs: Types, outs: Types
     ) -> tuple[Word, ...]:
-        """What a launch gives the kernel, whose parameters have these sizes."""
+        """What a launch gives, by the sizes of the parameters and then the offsets of members."""
         numbers = self._numbers(function, inputs, outs)
         next_buffer = {"arg": 0, "ret": len(inputs)}
         # An output has the parameter of the input that it replaces.
         named = {n: b for b, n in enumerate(n for side in self.order for n in side)}
+        pairs = list(zip(function.parameters, sizes, strict=True))
+        offsets = {p.name: offset for p, offset in pairs}
         words: list[Word] = []
-        for p, size in zip(function.parameters, sizes, strict=True):
+        for p, size in pairs[: len(pairs) - len(getattr(self.code, "members", ()))]:
             if p.role == "attr":
                 words += self._number(p, size, numbers[p.name])
-                continue
-            words.append(Word("address", buffer=named.get(p.name, next_buffer[p.role])))
-            next_buffer[p.role] += 1
+            elif p.role == "structure":
+                assert self.signature is not None
+                own = {offsets[q.name]: q.name for q in self.signature.arguments[p.name]}
+                if sorted(own) != [*range(0, size, 8)]:
+                    raise errors.KernelError(
+                        f"{self.label}: the kernel's parameter '{p.ctype} {p.name}' has other "
+                        f"members than those that the signature '{self.signature}' names; name "
+                        "each, and pass numbers as parameters of the kernel [KB4007]"
+                    )
+                words += [Word("address", buffer=named[own[offset]]) for offset in sorted(own)]
+            else:
+                words.append(Word("address", buffer=named.get(p.name, next_buffer[p.role])))
+                next_buffer[p.role] += 1
         return tuple(words)
 
     def _number(self, p: ScannedParameter, size: int, value: Any) -> list[Word]:
@@ -275,12 +288,13 @@ def _compile_for_cpu(given: tuple[nvrtc.Compilation, bool, bool]) -> nvrtc.Nvrtc
             checked=checked,
         )
     )
-    return _loaded_for_cpu(request.label, request.name, built.digest, cooperative, built.path)
+    n, name = len(request.members), request.name
+    return _loaded_for_cpu(request.label, name, built.digest, cooperative, built.path, n)
 
 
 @functools.cache  # never released, since programs call them
 def _loaded_for_cpu(
-    label: str, name: str, built: str, cooperative: bool, path: Path
+    label: str, name: str, built: str, cooperative: bool, path: Path, n_members: int
 ) -> nvrtc.NvrtcFunction:
     text = f"{_core.HOST_ABI_LINE}{_core.HOST_ABI}\n{CPP_ON_CPU}{built} {cooperative}\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -288,6 +302,7 @@ def _loaded_for_cpu(
     code = sealed(_core.CUDA_LIBRARY_MAGIC, _core.HOST_ABI, digest.encode(), body)
     *numbers, loops = _core.add_host_library(digest.encode(), code, label)
     codes, sizes = (tuple(memoryview(data).cast("i")) for data in numbers)
+    end = len(sizes) - n_members
     image = f"{digest}\n{text}\0".encode()
     if has_loops := loops != b"" and not cooperative:
         from kernbridge._ext.emulator.compiler.compile import host_code
@@ -297,9 +312,10 @@ def _loaded_for_cpu(
         identity=bytes.fromhex(image[:64].decode()),
         name=name,
         entry=name,
-        sizes=sizes,
+        sizes=sizes[:end],
         images=((_core.HOST_CC, image), (_core.HOST_CODE_CC, code)),
         types=nvrtc.Compilation.types_of(codes),
+        offsets=sizes[end:],
         by_words=has_loops,
     )
 
@@ -485,12 +501,22 @@ def operation_of(
         arrays = declared.of_arrays
         launch = {name: arrays.numbers(name, value) for name, value in launch.items()}
     others = ("threads_per_block", "shared_mem", "cooperative", "cluster", "pdl")
+    made, fields = code(label, function), declared.fields if declared else {}
+    structures = [(i, p.name) for i, p in enumerate(function.parameters) if p.role == "structure"]
+    if isinstance(made, nvrtc.Compilation):
+        members = tuple((i, field) for i, name in structures for field in fields[name].names)
+        made = replace(made, members=members)
+    elif structures:
+        raise errors.KernelError(
+            f"{label}: the signature '{declared}' names members of {structures[0][1]!r}, whose "
+            "places only the source tells; use cuda_kernel, or pass the arrays one by one [KB4007]"
+        )
     rule = LaunchRule(label, *launch.values(), *(given[name] for name in others))
     given = {**given, "vmap_method": rule.vmap_method(given["vmap_method"])}
     names = names_for_rules(function, values)
     spec = specs.OperationSpec.of(given, label, given["outs"], names, arrays)
     frontend = CudaKernelFrontend(
-        *(label, file, function, rule, bool(given["zero_outputs"]), code(label, function)),
+        *(label, file, function, rule, bool(given["zero_outputs"]), made),
         *(declared, values, bool(given.get("check"))),
     )
     return CudaKernel(spec, frontend)
@@ -505,15 +531,21 @@ def _read_signature(
     given = arrays if text is None else [*arrays, *attributes]
     declared = CallSignature.read(label, text, inplace, given, attributes)
     assert declared is not None
-    if whole := [p.name for p in function.parameters if p.name in declared.fields]:
-        names = ", ".join(p.name for p in declared.arguments[whole[0]])
-        why = f"a CUDA kernel gets the fields of {whole[0]!r} one by one, and no structure"
-        raise ValueError(f"{label}: {why}; take {names} as its parameters [KB1010]")
     outputs = {p.name: p for p in declared.outputs}
     described = {**outputs, **{p.name: p for p in declared.inputs}}
-    parameters = []
+    parameters, members = [], []
     for p in function.parameters:
         item, is_number = described.get(p.name), p.role == "attr"
+        own = declared.arguments[p.name] if p.name in declared.fields else []
+        if own and (not is_number or any(q.is_number for q in own)):
+            raise ValueError(
+                f"{label}: the signature '{declared}' names members of '{p.ctype} {p.name}', "
+                "expected a structure by value, whose members are pointers; take it by value, and "
+                "numbers as parameters of the kernel [KB1010]"
+            )
+        for q in own:
+            role = "ret" if q.name in outputs else "arg"
+            members.append(ScannedParameter(role, q.name, ctype=f"{p.ctype}::{q.field[1]}"))
         if item is not None:
             dtype = item.type.dtype if item.type else ""
             of_any = not dtype or is_variable(dtype)
@@ -526,14 +558,16 @@ def _read_signature(
             p = p._replace(type=dtype) if is_number else p
         if not is_number:
             p = p._replace(role="ret" if p.name in outputs else "arg")
-        parameters.append(p)
+        parameters.append(p._replace(role="structure") if own else p)
+    function = function._replace(parameters=(*parameters, *members))
+    attributes = [p.name for p in function.attributes]
     dimensions = {a: a for a in attributes if a in declared.dimensions and a not in described}
     values = {
         name: declared.of_arrays.numbers(f"attrs[{name!r}]", value)
         for name, value in {**dimensions, **values}.items()
     }
     inputs = tuple(p for p in declared.inputs if p.name not in values)
-    return function._replace(parameters=tuple(parameters)), declared._replace(inputs=inputs), values
+    return function, declared._replace(inputs=inputs), values
 
 
 class CudaKernel:

@@ -99,6 +99,7 @@ class Type(NamedTuple):
 class NvrtcFunction(DeviceFunction):
     ptx: str = ""
     types: tuple[Type, ...] | None = None  # of the parameters; None: NVRTC did not report them
+    offsets: tuple[int, ...] = ()  # of members of structures, whose types follow the parameters'
     by_words: bool = False  # whether a launch passes each word as a parameter
 
     def code(self) -> tuple[str, str]:
@@ -113,6 +114,7 @@ class Compilation:
     name: str  # of the kernel, as C++ writes it
     options: tuple[str, ...]
     include_paths: tuple[str, ...]
+    members: tuple[tuple[int, str], ...] = ()  # of structures: the parameter, and the name
 
     @staticmethod
     def types_of(codes: Iterable[int]) -> tuple[Type, ...]:
@@ -122,11 +124,22 @@ class Compilation:
             for c in codes
         )
 
+    def of_members(self, kernel: str, offset: str) -> tuple[list[str], list[str]]:
+        """Return C++ for the codes of the members of structures, and for their offsets."""
+        ns = "kernbridge_signature::"
+        parts = [(f"{ns}parameter<{k}, {kernel}>::type", name) for k, name in self.members]
+        codes = [f"{ns}code<decltype({structure}::{name})>::value" for structure, name in parts]
+        return codes, [offset.format(*part) for part in parts]
+
     def unit(self) -> str:
         """The source and a description of the kernel, by the header for CPUs."""
         file = f"#line 1 {json.dumps(self.file, ensure_ascii=False)}"
         described = f'#line 1 "{_DESCRIBING}"\n{_DESCRIPTION}'
-        last = '#line 1 "kernbridge"\n#include "kernbridge/cuda_on_cpu/kernel.hpp"'
+        members = self.of_members("kb_kernel_type", "__builtin_offsetof({}, {})")
+        codes, offsets = ("".join(f", {part}" for part in parts) for parts in members)
+        last = f'#line 1 "kernbridge"\nusing kb_kernel_type = decltype(&{self.name});\n'
+        last += f"#define KB_MEMBERS {codes}\n#define KB_OFFSETS {offsets}\n"
+        last += '#include "kernbridge/cuda_on_cpu/kernel.hpp"'
         return "\n".join((described, file, self.source, last, f"KB_CUDA_KERNEL({self.name})\n"))
 
 
@@ -167,6 +180,7 @@ class NvrtcJob(Recipe[NvrtcFunction]):
         self._means = (
             *(package_digest.digest_of(*_RULES), digest),
             *(request.source, request.name, request.options, request.include_paths),
+            request.members,
         )
         compiler = (self.nvrtc, about.st_size, about.st_mtime_ns)
         known = *self._means, request.file, self.architectures, compiler
@@ -193,6 +207,7 @@ class NvrtcJob(Recipe[NvrtcFunction]):
             images=tuple((10 * major + minor, cubin) for (major, minor), cubin in pairs),
             ptx=made.blobs[-1].decode(),
             types=tuple(Type(*t) for t in made.meta["types"]),
+            offsets=tuple(made.meta["offsets"]),
         )
 
 
@@ -221,16 +236,20 @@ def _run(
 ) -> tuple[bytes, bytes, dict[str, Any]]:
     """Return the cubin, the PTX, and what an artefact says about the entry."""
     minimal = () if _NOT_MINIMAL.search(request.source) else ("--minimal",)
-    parameters = f"kernbridge_signature::parameters<decltype(&{request.name})>::type"
-    probe = f"&kernbridge_signature::kept<{parameters}>"
+    kernel = f"decltype(&{request.name})"
+    parameters = f"kernbridge_signature::parameters<{kernel}>::type"
+    codes, offsets = request.of_members(kernel, "__INTADDR__(&(({} *)0)->{})")
+    probe = f"&kernbridge_signature::kept<{', '.join((parameters, *codes, *offsets))}>"
     for attempt in dict.fromkeys((minimal, ())):
         try:
             given = (f"--pre-include={_DESCRIBING}", *options, *attempt)
             cubin, ptx, entry, lowered = _nvrtc_call(request, nvrtc, given, probe)
             sizes = [size for _, size in gpu_cubin.read(cubin, entry).parameters]
-            codes = map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2]))
-            types = list(map(list, request.types_of(codes)))
-            return cubin, ptx.rstrip(b"\0"), {"entry": entry, "sizes": sizes, "types": types}
+            numbers = list(map(int, re.findall(r"Li(\d+)E", lowered.partition("codes_of")[2])))
+            end = len(numbers) - len(request.members)
+            types = list(map(list, request.types_of(numbers[:end])))
+            meta = {"entry": entry, "sizes": sizes, "types": types, "offsets": numbers[end:]}
+            return cubin, ptx.rstrip(b"\0"), meta
         except ValueError as e:
             refusal = _refusal(request, e, (*options, *attempt))
     # Compiled again without additions of kernbridge, so that the messages are about the source
@@ -495,9 +514,9 @@ def _difference(p: ScannedParameter, t: Type) -> str | None:
     """Return what is wrong, "" if the types show it already, None if nothing is wrong."""
     if t.strange:
         return ": a kernel's parameter is a pointer or a value"
-    if p.role == "attr":
+    if p.role in ("attr", "structure"):
         if t.pointer:
-            return ": an attribute is a value"
+            return f": {'an attribute' if p.role == 'attr' else 'a structure'} is a value"
     elif not t.pointer:
         return f": {p.role!r} takes a pointer"
     elif p.role == "ret" and t.constant:

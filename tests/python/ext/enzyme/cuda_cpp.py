@@ -4,12 +4,14 @@ The second half computes, in the way in which CUDA's samples and libraries do, w
 for: sums by halves, tiles of matrices, scans, options, bodies.
 """
 
+import collections
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from kernbridge import cuda_kernel
+from needs_enzyme import assert_derivatives
 
 S = jax.ShapeDtypeStruct
 
@@ -673,3 +675,31 @@ __global__ void softmax(const T *in, T *out, int rows, int n)
 )
 def softmax(x):
     return jax.nn.softmax(x, axis=1)
+
+
+def assert_members_of_a_structure():
+    """A sparse matrix by value: the product, its derivatives and batches, against JAX."""
+    source = """struct csr { const int *ends, *columns; const float *data; };
+    __global__ void k(csr m, const float *x, int n, float *out) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        float sum = 0;
+        for (int k = m.ends[i]; k < m.ends[i + 1]; k++)
+            sum += m.data[k] * m.data[k] * x[m.columns[k]];
+        out[i] = sum;
+    }"""
+    signature = "m.data: f32[nnz], m.columns: i32[nnz], m.ends: i32[n + 1], x: f32[k] -> f32[n]"
+    options = {"launch_dims": "n", "threads_per_block": 32, "derivatives": "enzyme"}
+    op = cuda_kernel(source, "k", signature=signature, **options)
+    Csr = collections.namedtuple("Csr", ["data", "columns", "ends"])
+    columns, ends = np.int32([0, 2, 3, 1, 0, 1, 2]), np.int32([0, 3, 3, 4, 7, 7])
+    rows = np.repeat(np.arange(5), np.diff(ends))
+
+    def by_jax(data, x):
+        return jnp.zeros(5).at[rows].add(data**2 * x[columns])
+
+    rng = np.random.default_rng(3)
+    data, x = (rng.normal(size=n).astype(np.float32) for n in (7, 4))
+    assert_derivatives(
+        lambda d, x: op(Csr(d, columns, ends), x), by_jax, data, x, second=True, batched=True
+    )

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cuda_cpp import KERNELS, operation
+from cuda_cpp import KERNELS, assert_members_of_a_structure, operation
 from kernbridge import check_rules, cuda_kernel
 from kernbridge.errors import NoDerivativeError
 from needs_enzyme import assert_derivatives, needs_enzyme
@@ -195,3 +195,8 @@ def test_a_derivative_compares_arrays_with_the_types_of_a_template():
     at = jnp.array([1, 0], jnp.int32)  # whose gradient does not need the kernel itself
     with pytest.raises(TypeError, match=r"input 1 is i32\[2\].*expected int64.*KB2007"):
         jax.jit(jax.grad(lambda x: op(x, at).sum()))(jnp.arange(4.0))
+
+
+@pytest.mark.exhaustive
+def test_members_of_a_structure():
+    assert_members_of_a_structure()

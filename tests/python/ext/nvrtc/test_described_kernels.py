@@ -112,11 +112,3 @@ def test_what_is_no_dimension():
         kernel(attrs={"total": "2 * k"})
     with pytest.raises(kernbridge.KernelError, match=r"'x'.*a result must not be const"):
         kernel("scale<float>", "out: f32[n], factor: f32 -> x: f32[n]").plan(X, factor=1.0)
-
-
-@pytest.mark.parametrize("parameter", ["pair p", "const pair *p"])
-def test_a_structure_is_refused(parameter):
-    source = "struct pair { const float *v, *w; };\n"
-    source += f"__global__ void add({parameter}, float *out) {{}}"
-    with pytest.raises(ValueError, match=r"of 'p' one by one.* take p_v, p_w as .*\[KB1010\]"):
-        kernbridge.cuda_kernel(source, "add", signature="p.v: f32[n], p.w: f32[n] -> f32[n]")

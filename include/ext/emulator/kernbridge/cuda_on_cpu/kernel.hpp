@@ -7,8 +7,8 @@
 #pragma clang force_cuda_host_device begin
 template <typename F> struct kb_parameters;
 template <typename... P> struct kb_parameters<void (*)(P...)> {
-    static constexpr int codes[] = {kernbridge_signature::code<P>::value..., 0};
-    static constexpr int sizes[] = {sizeof(P)..., 0};
+    static constexpr int codes[] = {kernbridge_signature::code<P>::value... KB_MEMBERS, 0};
+    static constexpr int sizes[] = {sizeof(P)... KB_OFFSETS, 0};
 };
 #define KB_CUDA_KERNEL(...)                                                                        \
     using kb_kernel = kb_parameters<decltype(&__VA_ARGS__)>;                                       \
@@ -30,9 +30,9 @@ template <typename P> static inline P parameter(const void *words)
 
 template <auto kernel, typename F = decltype(kernel)> struct Kernel;
 template <auto kernel, typename... P> struct Kernel<kernel, void (*)(P...)> {
-    static constexpr uint32_t n = sizeof...(P);
-    static constexpr int32_t codes[n + 1] = {kernbridge_signature::code<P>::value..., 0};
-    static constexpr uint32_t sizes[n + 1] = {sizeof(P)..., 0};
+    static constexpr int32_t codes[] = {kernbridge_signature::code<P>::value... KB_MEMBERS, 0};
+    static constexpr uint32_t sizes[] = {sizeof(P)... KB_OFFSETS, 0};
+    static constexpr uint32_t n = sizeof sizes / sizeof *sizes - 1;
 
     template <size_t... i>
     __attribute__((noinline)) static uint32_t

@@ -72,15 +72,24 @@ template <typename R, typename... P> struct parameters<R (*)(P...)> {
     typedef codes_of<code<P>::value...> type;
 };
 #if __cpp_noexcept_function_type
-template <typename R, typename... P> struct parameters<R (*)(P...) noexcept> {
-    typedef codes_of<code<P>::value...> type;
+template <typename R, typename... P>
+struct parameters<R (*)(P...) noexcept> : parameters<R (*)(P...)> {
 };
 #endif
 
+/* A parameter by its place. */
+template <int k, typename F> struct parameter;
+template <typename R, typename P, typename... More> struct parameter<0, R (*)(P, More...)> {
+    typedef P type;
+};
+template <int k, typename R, typename P, typename... More>
+struct parameter<k, R (*)(P, More...)> : parameter<k - 1, R (*)(More...)> {
+};
+
 #if __cplusplus >= 201402L
-template <typename Codes> __device__ char kept;
+template <typename Codes, int... members> __device__ char kept;
 #else
-template <typename Codes> __global__ void kept()
+template <typename Codes, int... members> __global__ void kept()
 {
 }
 #endif
