@@ -115,7 +115,7 @@ class ByEnzyme(tangents.Automatic):
 
     def with_values(self, step: Step, primals: Arrays, dots: Arrays, **params: Any) -> Any:
         frontend, call, rules, levels = (params[k] for k in ("frontend", "call", "rules", "levels"))
-        found = None if isinstance(frontend, Derivative) else derivatives.of(frontend)
+        found = derivatives.of(frontend)  # None for a derivative
         if not (found and found.joins and dots) or rules.n_read:
             return None
         shown = enumerate(map(jax.typeof, primals))
