@@ -233,11 +233,10 @@ def _after(function: Callable[..., Any], step: Step, n: int) -> Callable[..., li
     def derivative(*operands: Any) -> list[Any]:
         inputs, given = operands[:n], list(operands[n:])
 
-        def of_active(*values: Any) -> list[Any]:
-            moved = dict(zip(step.active, values, strict=True))
-            found = function(*(moved.get(i, x) for i, x in enumerate(inputs)))
-            return [y for y in found if is_inexact(y.dtype)]
+        def reals(*operands: Any) -> list[Any]:
+            return [y for y in function(*operands) if is_inexact(y.dtype)]
 
+        of_active = tangents.of_some(reals, inputs, step.active)
         active = [inputs[i] for i in step.active]
         if step.mode == "jvp":
             return list(jax.jvp(of_active, active, given)[1])

@@ -45,18 +45,13 @@ _why_without_insides: UnknownVersionError | None = None
 try:
     with versions.explained():
         from jax._src import core as _core
-        from jax._src.core import (
-            Jaxpr,
-            Literal,
-            Primitive,
-            get_cur_mesh_sharding,
-            set_current_trace,
-        )
+        from jax._src.core import Jaxpr, Literal, Primitive, get_cur_mesh_sharding
         from jax._src.effects import custom_derivatives_allowed_effects, remat_allowed_effects
         from jax._src.ffi import FfiEffect
         from jax.interpreters.partial_eval import DynamicJaxprTracer
 
         standard_vma_rule = _core.standard_vma_rule
+        set_current_trace = _core.set_current_trace
         _tracers_of_programs = DynamicJaxprTracer
         current_trace = functools.partial(getattr, _core.trace_ctx, "trace")
         EVAL_TRACE = _core.eval_trace

@@ -44,7 +44,7 @@ class Joined(NamedTuple):
         return repr(self.both[0])  # in jaxprs
 
     def bind(self, levels: BatchAxes, inputs: Arrays, dots: Arrays) -> list[Any]:
-        """The results and their tangents; `levels` are those of the inputs."""
+        """The results and their tangents; `levels` describes the inputs."""
         masks = levels.choose([*range(len(inputs)), *self.tangent.which])
         return bind_named(joined_p, [*inputs, *dots], joined=self, levels=masks)
 
@@ -135,8 +135,8 @@ def _staged(_: Any, unknown: list[bool], instantiated: list[bool], eqn: Any) -> 
     are_unknown = [any(unknown) if k >= n else not is_known for k in range(len(eqn.outvars))]
     given = zip(eqn.invars, instantiated, strict=True)
     needed = [x for x, has in given if not has and not isinstance(x, private_jax.Literal)]
-    known = _values_of(eqn) if is_known and any(unknown) else eqn if is_known else None
-    return known, eqn, are_unknown, [True] * len(eqn.outvars), needed
+    known = _values_of(eqn) if any(unknown) else eqn
+    return known if is_known else None, eqn, are_unknown, [True] * len(eqn.outvars), needed
 
 
 if private_jax.HAS_INSIDES:

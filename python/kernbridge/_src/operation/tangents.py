@@ -260,7 +260,7 @@ class Tangent:
         return operands[:n], operands[n : self.n_known], operands[self.n_known :]
 
     def of(self, levels: BatchAxes, inputs: Arrays, results: Arrays, dots: Arrays) -> Arrays:
-        """The tangents of the results; `levels` are those of the inputs and of their tangents."""
+        """The tangents of the results; `levels` describes the inputs, and then their tangents."""
         n = len(inputs)
         everything = [*inputs, *results, *dots]
         masks = levels.choose([*range(n), *[None] * len(results), *range(n, n + len(dots))])
@@ -326,14 +326,13 @@ def differentiate(
         return list(map(zero_tangent, results))
     n = len(operands)
     tangent = Tangent(rules, n, tuple(outs), which)
-    given = [dots[i] for i in which]
-    return dots_of(
-        results, tangent.of(levels.choose([*range(n), *which]), operands, results, given)
-    )
+    masks = levels.choose([*range(n), *which])
+    found = tangent.of(masks, operands, results, [dots[i] for i in which])
+    return dots_of(results, found)
 
 
 def dots_of(results: Arrays, found: Arrays) -> list[Any]:
-    """The tangents of all results, given those of real numbers."""
+    """The tangents of all results, given the tangents of the results that hold real numbers."""
     rest = iter(found)
     return [next(rest) if is_inexact(y.dtype) else zero_tangent(y) for y in results]
 
@@ -374,12 +373,18 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
 def pushed(function: Callable[..., Any], primals: Arrays, tangents: Arrays) -> Any:
     """The values of a function and their tangents; of the given tangents, some are not zero."""
     moving = [i for i in range(len(primals)) if type(tangents[i]) is not ad.Zero]
+    given = [primals[i] for i in moving], [tangents[i] for i in moving]
+    return jax.jvp(of_some(function, primals, moving), *given)
 
-    def of_moving(*values: Any) -> list[Any]:
-        given = dict(zip(moving, values, strict=True))
-        return list(function(*(given.get(i, x) for i, x in enumerate(primals))))
 
-    return jax.jvp(of_moving, [primals[i] for i in moving], [tangents[i] for i in moving])
+def of_some(function: Callable[..., Any], operands: Arrays, which: Sequence[int]) -> Any:
+    """A function of the operands in `which` alone; the other operands stay as they are."""
+
+    def of_these(*values: Any) -> list[Any]:
+        given = dict(zip(which, values, strict=True))
+        return list(function(*(given.get(i, x) for i, x in enumerate(operands))))
+
+    return of_these
 
 
 def _transpose(cotangents: Any, *operands: Any, tangent: Tangent, levels: BatchAxes) -> list[Any]:
