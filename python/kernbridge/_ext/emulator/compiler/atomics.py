@@ -48,7 +48,8 @@ def plain_if_alone(module: Any, builder: Any) -> Any:
     The function kb_alone says which are. Operations on memory of a block are plain. An operation
     at a computed number stays atomic, since it may access memory outside of the launch's arrays.
     """
-    if not any(f" {opcode} " in (text := str(module)) for opcode in OPCODES):
+    text = str(module)
+    if not any(f" {opcode} " in text for opcode in OPCODES):
         return module
     read, made = Module(text), list[str]()
     for function in read.defined.values():
