@@ -25,9 +25,9 @@ typedef struct kb_fields {
 } kb_fields;
 
 /* Reads the head (kb_checksum.h) of the only version of a format that is read, and compares its
- * SHA-256 with that of the kernel's digest and of what follows. Then makes the arena, and in it
- * `size` bytes, the kernel's owner. KB_FAILED_PRECONDITION for another version, KB_INVALID_ARGUMENT
- * for damage; after any failure there is no arena. */
+ * SHA-256 with the one of the kernel's digest and the bytes that follow. Then it makes the arena,
+ * and `size` bytes there as the kernel's owner. KB_FAILED_PRECONDITION for another version,
+ * KB_INVALID_ARGUMENT for damage; after any failure there is no arena. */
 kb_status kb_fields_begin(kb_fields *f, const char *magic, uint32_t version,
                           const uint8_t digest[KB_DIGEST_SIZE], size_t size, kb_kernel *kernel,
                           kb_error *err);

@@ -48,7 +48,7 @@ typedef struct kb_handler_format {
     kb_handler_loader *load;
 } kb_handler_format;
 
-/* Those that calls of every target may carry. Set when the process begins. */
+/* The formats that calls of every target may carry. Set when the process begins. */
 extern _Atomic(const kb_handler_format *) kb_handler_formats;
 
 /* What happens to code that a call carries, where this process has no kernel of its digest. */

@@ -261,7 +261,7 @@ static void run_cooperative(launch *l, int64_t n_blocks)
 
 /* A launch of a JAX call writes to memory of that call. No other launch writes there, unless the
  * program launches kernels outside of JAX's calls: from its own threads, or from Python. Such a
- * launch waits for those that may be alone; after the first one, no launch is alone any more. */
+ * launch waits until all that may be alone have ended. After it, no launch is alone any more. */
 static _Atomic(int64_t) n_alone;
 static _Atomic(bool) has_others;
 static _Thread_local bool is_alone;
